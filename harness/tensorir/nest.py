@@ -1,0 +1,276 @@
+"""`LoopNest`: loops, blocks and accesses of one TensorIR function, read in one cheap walk.
+
+The walk visits loops, sequences and blocks, and never descends into expressions twice: what only
+depends on a block node is cached by the node itself, which TVM shares between schedule copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tvm.tirx as tx
+from tvm.s_tir import SBlockRealize
+from tvm.tirx import Add, FloorDiv, FloorMod, For, IntImm, Mul, SeqStmt, Sub, Var
+
+__all__ = ["Access", "Block", "BlockFacts", "Buffer", "Linear", "Loop", "LoopNest", "read_nest"]
+
+SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREAD_BINDING = range(5)
+SPATIAL, REDUCE = 0, 2
+
+
+class Linear(NamedTuple):
+    """An index expression as a linear form; floor division and modulo are approximated."""
+
+    coefficients: dict[int, float]
+    """by variable handle (`hash(var)`)"""
+    constant: float
+    exact: bool
+    """no division, modulo or other non-linear part"""
+
+
+class Buffer(NamedTuple):
+    """A buffer as seen by accesses."""
+
+    handle: int
+    node: Any
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scope: str
+    nbytes: int
+
+
+class Access(NamedTuple):
+    """One read or write region of a block."""
+
+    buffer: Buffer
+    region: tuple[tuple[Linear, int], ...]
+    """for each dimension: start as a linear form of the block's iterators, extent (-1: not constant)"""
+    strides: dict[int, float]
+    """elements of the buffer that one step of an iterator (by handle) moves the access"""
+
+
+class BlockFacts(NamedTuple):
+    """What depends on a block node alone."""
+
+    node: Any
+    name: str
+    iter_handles: tuple[int, ...]
+    iter_types: tuple[int, ...]
+    iter_extents: tuple[int, ...]
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    has_init: bool
+    annotated: bool
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop; `index` is its pre-order number, `parent` that of the loop around it or -1."""
+
+    index: int
+    node: Any
+    var: int
+    extent: int
+    """-1 if not constant"""
+    kind: int
+    annotated: bool
+    parent: int
+    chain: tuple[int, ...]
+    """loops from the outermost to this one, this one included"""
+    body: str
+    """"loop", "block" or "sequence" """
+    blocks: list[int]
+    """blocks below, in order"""
+
+
+@dataclass(slots=True)
+class Block:
+    """A block with its place; `index` is its number in `get_child_blocks(root)`."""
+
+    index: int
+    realize: Any
+    facts: BlockFacts
+    bindings: tuple[Linear, ...]
+    """value of each iterator as a linear form of loop variables"""
+    chain: tuple[int, ...]
+    """loops around it, outermost first"""
+    positions: tuple[tuple[int, int], ...]
+    """(loop or -1, position) for each sequence on the way from the root"""
+    has_predicate: bool
+
+
+class LoopNest:
+    """All loops and blocks of a function, in pre-order."""
+
+    __slots__ = ("blocks", "loops", "root")
+
+    def __init__(self, root: Any, loops: list[Loop], blocks: list[Block]) -> None:
+        self.root, self.loops, self.blocks = root, loops, blocks
+
+
+class _NodeCache:
+    """Facts by node identity; holds the nodes alive so that handles stay unique; bounded."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.entries: dict[int, tuple[Any, Any]] = {}
+
+    def put(self, node: Any, value: Any) -> Any:
+        if len(self.entries) >= self.limit:
+            self.entries.clear()
+        self.entries[hash(node)] = (node, value)
+        return value
+
+
+_LINEAR = _NodeCache(1 << 16)
+_FACTS = _NodeCache(1 << 13)
+_BUFFERS = _NodeCache(1 << 12)
+
+
+def _collect(expr: Any, out: dict[int, float], scale: float) -> tuple[float, bool]:
+    """Add the coefficients of `scale * expr` to `out`; returns constant part and exactness."""
+    kind = type(expr)
+    if kind is Var:
+        handle = hash(expr)
+        out[handle] = out.get(handle, 0.0) + scale
+        return 0.0, True
+    if kind is IntImm:
+        return scale * expr.value, True
+    if kind is Add or kind is Sub:
+        left, left_exact = _collect(expr.a, out, scale)
+        right, right_exact = _collect(expr.b, out, scale if kind is Add else -scale)
+        return left + right, left_exact and right_exact
+    if kind is Mul and type(expr.b) is IntImm:
+        return _collect(expr.a, out, scale * expr.b.value)
+    if kind is Mul and type(expr.a) is IntImm:
+        return _collect(expr.b, out, scale * expr.a.value)
+    if kind is FloorDiv and type(expr.b) is IntImm:
+        return _collect(expr.a, out, scale / expr.b.value)[0], False
+    if kind is FloorMod:
+        return _collect(expr.a, out, scale)[0], False
+    for part in ("a", "b", "value", "condition", "true_value", "false_value"):
+        child = getattr(expr, part, None)
+        if child is not None and not isinstance(child, int):
+            _collect(child, out, 0.0)
+    for child in getattr(expr, "args", None) or getattr(expr, "indices", None) or ():
+        _collect(child, out, 0.0)
+    return 0.0, False
+
+
+_EMPTY: dict[int, float] = {}
+
+
+def linear(expr: Any) -> Linear:
+    """`expr` as a linear form of variables."""
+    if type(expr) is Var:
+        return Linear({hash(expr): 1.0}, 0.0, True)
+    if type(expr) is IntImm:
+        return Linear(_EMPTY, float(expr.value), True)
+    hit = _LINEAR.entries.get(hash(expr))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    coefficients: dict[int, float] = {}
+    constant, exact = _collect(expr, coefficients, 1.0)
+    return _LINEAR.put(expr, Linear(coefficients, constant, exact))  # type: ignore[no-any-return]
+
+
+def _buffer(node: Any) -> Buffer:
+    hit = _BUFFERS.entries.get(hash(node))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    shape = tuple(int(s) if type(s) is IntImm else -1 for s in node.shape)
+    size = 1
+    for extent in shape:
+        size *= extent
+    dtype = str(node.dtype)
+    bits = int("".join(filter(str.isdigit, dtype)) or 8)
+    made = Buffer(hash(node), node, node.name, shape, dtype, node.scope(), size * bits // 8)
+    return _BUFFERS.put(node, made)  # type: ignore[no-any-return]
+
+
+def _access(region: Any) -> Access:
+    buffer = _buffer(region.source)
+    ranges = tuple(
+        (linear(r.min), r.extent.value if type(r.extent) is IntImm else -1) for r in region.region
+    )
+    strides: dict[int, float] = {}
+    step = 1
+    for (start, _), extent in zip(reversed(ranges), reversed(buffer.shape), strict=True):
+        for handle, coefficient in start.coefficients.items():
+            strides[handle] = strides.get(handle, 0.0) + coefficient * step
+        step *= extent
+    return Access(buffer, ranges, strides)
+
+
+def block_facts(node: Any) -> BlockFacts:
+    """What depends on the block node alone; cached by node."""
+    hit = _FACTS.entries.get(hash(node))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    iters = node.iter_vars
+    made = BlockFacts(
+        node=node,
+        name=node.name_hint,
+        iter_handles=tuple(hash(iv.var) for iv in iters),
+        iter_types=tuple(int(iv.iter_type) for iv in iters),
+        iter_extents=tuple(int(iv.dom.extent) for iv in iters),
+        reads=tuple(_access(r) for r in node.reads),
+        writes=tuple(_access(r) for r in node.writes),
+        has_init=node.init is not None,
+        annotated=len(node.annotations) > 0,
+    )
+    return _FACTS.put(node, made)  # type: ignore[no-any-return]
+
+
+_BODY = {For: "loop", SBlockRealize: "block", SeqStmt: "sequence"}
+
+
+def read_nest(mod: tx.PrimFunc | Any) -> LoopNest:
+    """Loops and blocks of the function "main" of `mod`. Nested blocks are opaque."""
+    root = mod["main"].body.block
+    loops: list[Loop] = []
+    blocks: list[Block] = []
+
+    def visit(stmt: Any, chain: tuple[int, ...], positions: tuple[tuple[int, int], ...]) -> None:
+        kind = type(stmt)
+        if kind is For:
+            extent, body = stmt.extent, stmt.body
+            index = len(loops)
+            inner = (*chain, index)
+            loops.append(
+                Loop(
+                    index,
+                    stmt,
+                    hash(stmt.loop_var),
+                    extent.value if type(extent) is IntImm else -1,
+                    int(stmt.kind),
+                    len(stmt.annotations) > 0,
+                    chain[-1] if chain else -1,
+                    inner,
+                    _BODY.get(type(body), "other"),
+                    [],
+                )
+            )
+            visit(body, inner, positions)
+        elif kind is SeqStmt:
+            around = chain[-1] if chain else -1
+            for i, child in enumerate(stmt.seq):
+                visit(child, chain, (*positions, (around, i)))
+        elif kind is SBlockRealize:
+            block = Block(
+                len(blocks),
+                stmt,
+                block_facts(stmt.block),
+                tuple(linear(v) for v in stmt.iter_values),
+                chain,
+                positions,
+                type(stmt.predicate) is not IntImm,
+            )
+            for i in chain:
+                loops[i].blocks.append(block.index)
+            blocks.append(block)
+
+    visit(root.body, (), ())
+    return LoopNest(root, loops, blocks)

@@ -1,0 +1,83 @@
+"""`TensorIRProgram`: an immutable TensorIR schedule state."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from numpy.typing import NDArray
+from tvm.s_tir import Schedule
+
+from tirgym.errors import IllegalTransformError
+from tirgym.harness.target import Target
+from tirgym.harness.tensorir import legality
+from tirgym.harness.tensorir.nest import LoopNest, read_nest
+from tirgym.harness.transforms.base import Transform
+from tirgym.harness.vocabulary import Vocabulary
+from tirgym.kernels_suite.kernel import Workload
+
+__all__ = ["TensorIRProgram"]
+
+
+class TensorIRProgram:
+    """A TensorIR schedule that is never mutated: `apply` works on a copy (about 10 µs)."""
+
+    dialect = "tensorir"
+
+    def __init__(
+        self, workload: Workload, target: Target, steps: tuple[Transform, ...], schedule: Schedule
+    ) -> None:
+        self.workload, self.target, self.steps = workload, target, steps
+        self._schedule = schedule
+
+    @classmethod
+    def start(cls, workload: Workload, target: Target) -> TensorIRProgram:
+        """The unscheduled program of `workload`."""
+        func = workload.kernel.build(workload.shape).with_attr("global_symbol", "main")
+        mod = tvm.IRModule({"main": func})
+        schedule = Schedule(mod, debug_mask="none", error_render_level="none")
+        return cls(workload, target, (), schedule)
+
+    @property
+    def mod(self) -> Any:
+        """The IRModule, with one function "main"."""
+        return self._schedule.mod
+
+    @property
+    def schedule(self) -> Schedule:
+        """A private copy of the TVM schedule; the caller may do with it what it likes."""
+        return self._schedule.copy()
+
+    @cached_property
+    def nest(self) -> LoopNest:
+        """Loops, blocks and accesses."""
+        return read_nest(self.mod)
+
+    @cached_property
+    def ir_key(self) -> str:
+        """Structural hash of the module, 16 hex digits; blind to names."""
+        return f"{tvm_ffi.structural_hash(self.mod) & (2**64 - 1):016x}"
+
+    def text(self) -> str:
+        """TVMScript."""
+        return self.mod.script()  # type: ignore[no-any-return]
+
+    def apply(self, transform: Transform) -> TensorIRProgram:
+        """The program after `transform`; raises IllegalTransformError with rule and location."""
+        schedule = legality.apply(self, transform)
+        return TensorIRProgram(self.workload, self.target, (*self.steps, transform), schedule)
+
+    def why_illegal(self, transform: Transform) -> IllegalTransformError | None:
+        """None when legal, else the error that `apply` would raise."""
+        try:
+            legality.apply(self, transform)
+        except IllegalTransformError as error:
+            return error
+        return None
+
+    def legal_mask(self, vocabulary: Vocabulary) -> NDArray[np.bool_]:
+        """Shape (len(vocabulary),), bool, read-only."""
+        return legality.mask(self, vocabulary)

@@ -1,0 +1,106 @@
+"""`Trace`: the replayable answer, a workload and the transforms applied to it, as plain JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tirgym.errors import DamagedFileError
+from tirgym.harness.target import Target
+
+__all__ = ["FORMAT", "Trace", "TraceResult"]
+
+FORMAT = "tirgym-trace-1"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceResult:
+    """What was measured when the trace was recorded; a claim until `tirgym verify` replays it."""
+
+    status: str
+    speedup: float | None = None
+    speedup_ci: tuple[float, float] | None = None
+    baseline_us: float | None = None
+    best_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Everything that is needed to make a program again."""
+
+    workload: str
+    """workload URI"""
+    target: Target
+    transforms: tuple[str, ...]
+    """text forms, in order"""
+    ir_key: str = ""
+    code_key: str = ""
+    vocabulary: str = ""
+    """digest of the action table the trace was made with, "" if none"""
+    versions: dict[str, str] = field(default_factory=dict)
+    agent: str = ""
+    seed: int | None = None
+    result: TraceResult | None = None
+
+    def to_json(self) -> str:
+        """Canonical text: sorted keys, two spaces, a newline at the end."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, path: str = "<trace>") -> Trace:
+        """Parse `text`; raises DamagedFileError naming `path` and what is wrong."""
+
+        def damaged(problem: str) -> DamagedFileError:
+            return DamagedFileError(path, f"trace ({FORMAT})", problem)
+
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise damaged(f"not JSON ({error})") from None
+        if not isinstance(data, dict):
+            raise damaged("the top level is not an object")
+        if data.pop("format", None) != FORMAT:
+            raise damaged(f"its format field is not {FORMAT!r}")
+        try:
+            target = Target(**data.pop("target"))
+            result = data.pop("result", None)
+            if result is not None:
+                interval = result.get("speedup_ci")
+                result = TraceResult(**{**result, "speedup_ci": tuple(interval) if interval else None})
+            transforms = data.pop("transforms")
+            trace = cls(target=target, transforms=tuple(transforms), result=result, **data)
+        except (TypeError, AttributeError, KeyError) as error:
+            raise damaged(f"missing or unexpected field ({error})") from None
+        if not isinstance(trace.workload, str) or not all(isinstance(t, str) for t in transforms):
+            raise damaged("workload and transforms must be strings")
+        if isinstance(transforms, str) or not isinstance(target.num_threads, int):
+            raise damaged("transforms must be a list and num_threads an integer")
+        return trace
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write whole or not at all: a crash leaves the old file or none."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
+        ) as file:
+            try:
+                file.write(self.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                os.unlink(file.name)
+                raise
+        os.replace(file.name, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Trace:
+        """Read a trace; raises DamagedFileError if the file is missing, unreadable or damaged."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DamagedFileError(str(path), f"trace ({FORMAT})", str(error)) from None
+        return cls.from_json(text, str(path))

@@ -1,0 +1,98 @@
+"""`Transform`: one IR rewrite as a frozen value with a text form that parses back."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+
+from tirgym.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+    from tirgym.harness.tensorir.nest import LoopNest
+
+__all__ = ["NodeRef", "SlotLimits", "Transform", "parse_call"]
+
+
+class NodeRef(NamedTuple):
+    """The node of the program graph that a transform acts on."""
+
+    kind: str
+    """"loop", "block" or "program" """
+    index: int
+    """pre-order index among the loops or blocks of the whole function"""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLimits:
+    """How many nodes the fixed action table can address, and which parameters it offers."""
+
+    max_loops: int = 48
+    max_blocks: int = 12
+    max_reads: int = 3
+    """read regions of a block that can be cached"""
+    factors: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
+    """tile sizes"""
+
+
+class Transform(ABC):
+    """Base of all TensorIR transforms; subclasses are frozen dataclasses of ints and strings.
+
+    Loops are addressed by their pre-order index in the whole function, blocks by their index in
+    `Schedule.get_child_blocks(root)` (the same pre-order).
+    """
+
+    name: ClassVar[str]
+    """The class name, which is also the head of the text form; set automatically."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.name = cls.__name__
+
+    @classmethod
+    @abstractmethod
+    def slots(cls, limits: SlotLimits) -> Iterator[Self]:
+        """Every instance that the action table holds, in table order, for any program."""
+
+    @abstractmethod
+    def apply_to(self, schedule: Schedule, nest: LoopNest) -> None:
+        """Mutate `schedule`, whose IR is shown by `nest`. Only ever called on a private copy.
+
+        Raises whatever TVM raises when the compiler refuses.
+        """
+
+    @property
+    @abstractmethod
+    def node(self) -> NodeRef:
+        """The node that the transform acts on."""
+
+    def __str__(self) -> str:
+        arguments = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))  # type: ignore[arg-type]
+        return f"{self.name}({arguments})"
+
+
+def parse_call(text: str) -> tuple[str, dict[str, int | str]]:
+    """Head and keyword arguments of `Name(key=1, other='x')`.
+
+    Raises InvalidValueError unless `text` is one call with integer or string keyword arguments.
+    """
+    form = "NAME(KEY=VALUE, …) with integer or string values, such as Split(loop=2, factor=8)"
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        raise InvalidValueError("transform", text, form) from None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+        raise InvalidValueError("transform", text, form)
+    arguments: dict[str, int | str] = {}
+    for keyword in call.keywords:
+        value = keyword.value
+        if keyword.arg is None or not isinstance(value, ast.Constant):
+            raise InvalidValueError("transform", text, form)
+        if type(value.value) not in (int, str) or keyword.arg in arguments:
+            raise InvalidValueError("transform", text, form)
+        arguments[keyword.arg] = value.value  # type: ignore[assignment]
+    return call.func.id, arguments

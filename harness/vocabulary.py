@@ -1,0 +1,53 @@
+"""`Vocabulary`: the fixed, ordered action table. The index of a transform is its action."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from tirgym.errors import InvalidValueError
+from tirgym.harness.transforms.base import SlotLimits, Transform
+
+__all__ = ["Vocabulary"]
+
+
+class Vocabulary(Sequence[Transform]):
+    """An ordered table of transforms; a function of (backend, transform names, limits) alone."""
+
+    def __init__(self, kinds: Sequence[type[Transform]], limits: SlotLimits | None = None) -> None:
+        self.kinds = tuple(kinds)
+        self.limits = limits or SlotLimits()
+        self._table: list[Transform] = []
+        self.spans: dict[type[Transform], tuple[int, int]] = {}
+        for kind in self.kinds:
+            start = len(self._table)
+            self._table.extend(kind.slots(self.limits))
+            self.spans[kind] = (start, len(self._table))
+        self._index = {transform: i for i, transform in enumerate(self._table)}
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self._table[index]
+
+    def __iter__(self) -> Iterator[Transform]:
+        return iter(self._table)
+
+    def index(self, transform: Transform, *_: int) -> int:  # type: ignore[override]
+        """The action of `transform`; raises InvalidValueError if it is not in the table."""
+        try:
+            return self._index[transform]
+        except KeyError:
+            accepted = f"one of the {len(self)} transforms of the vocabulary"
+            raise InvalidValueError("transform", str(transform), accepted) from None
+
+    def __contains__(self, transform: object) -> bool:
+        return transform in self._index
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the whole table; stands in traces and checkpoints."""
+        text = "\n".join(str(transform) for transform in self._table)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

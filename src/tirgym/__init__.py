@@ -1,0 +1,1 @@
+"""tirgym: reinforcement-learning environments over real compilers."""

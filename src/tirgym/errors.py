@@ -1,0 +1,113 @@
+"""The errors that tirgym raises, as one tree.
+
+    TirgymError
+    ├── UsageError                 the caller asked for something that does not exist; CLI exit code 2
+    │   ├── UnknownNameError       a name that is in no table; lists the names that are
+    │   ├── InvalidValueError      a value outside what is accepted; says what would be accepted
+    │   ├── DamagedFileError       a trace, store or kernel file that does not parse
+    │   └── TargetMismatchError    a trace or record made for another target, version or vocabulary
+    ├── BackendUnavailableError    a compiler or device is missing; says which and how to get it
+    ├── IllegalTransformError      a rule or the compiler refused a transform; carries rule and location
+    └── EvaluationError            the measuring machinery failed, as opposed to the program it measured
+        └── WorkerDiedError        the worker process ended in the middle of a request
+
+Every error pickles, so that it can cross a process border.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "BackendUnavailableError",
+    "DamagedFileError",
+    "EvaluationError",
+    "IllegalTransformError",
+    "InvalidValueError",
+    "TargetMismatchError",
+    "TirgymError",
+    "UnknownNameError",
+    "UsageError",
+    "WorkerDiedError",
+]
+
+
+class TirgymError(Exception):
+    """Root of all errors raised by tirgym on purpose."""
+
+    exit_code = 1
+
+
+class UsageError(TirgymError):
+    """The caller asked for something that cannot be; nothing was changed."""
+
+    exit_code = 2
+
+
+class UnknownNameError(UsageError):
+    """A name that is in no table, with the close and the accepted ones."""
+
+    def __init__(self, kind: str, name: str, accepted: Iterable[str]) -> None:
+        self.kind, self.name, self.accepted = kind, name, tuple(accepted)
+        super().__init__(kind, name, self.accepted)
+
+    def __str__(self) -> str:
+        close = difflib.get_close_matches(self.name, self.accepted, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        return f"unknown {self.kind} {self.name!r}{hint} Accepted: {', '.join(self.accepted)}"
+
+
+class InvalidValueError(UsageError):
+    """A value outside what is accepted."""
+
+    def __init__(self, what: str, value: object, accepted: str) -> None:
+        self.what, self.value, self.accepted = what, value, accepted
+        super().__init__(what, value, accepted)
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.value!r} is not accepted; expected {self.accepted}"
+
+
+class DamagedFileError(UsageError):
+    """A file that exists but cannot be read as what it should be."""
+
+    def __init__(self, path: str, what: str, problem: str) -> None:
+        self.path, self.what, self.problem = path, what, problem
+        super().__init__(path, what, problem)
+
+    def __str__(self) -> str:
+        return f"{self.path} is not a readable {self.what}: {self.problem}"
+
+
+class TargetMismatchError(UsageError):
+    """A trace or record made for another target, version or vocabulary."""
+
+
+class BackendUnavailableError(TirgymError):
+    """A compiler or device that is not there; never replaced silently by another."""
+
+    exit_code = 2
+
+
+class IllegalTransformError(TirgymError):
+    """A vocabulary rule or the compiler refused a transform.
+
+    `rule` is the name of the rule, or "compiler"; `location` names the loop or block.
+    """
+
+    def __init__(self, transform: str, rule: str, reason: str, location: str = "") -> None:
+        self.transform, self.rule, self.reason, self.location = transform, rule, reason, location
+        super().__init__(transform, rule, reason, location)
+
+    def __str__(self) -> str:
+        where = f" at {self.location}" if self.location else ""
+        return f"{self.transform} is illegal{where}: {self.reason} [{self.rule}]"
+
+
+class EvaluationError(TirgymError):
+    """The measuring machinery failed; says nothing about the program."""
+
+
+class WorkerDiedError(EvaluationError):
+    """The worker process ended in the middle of a request."""

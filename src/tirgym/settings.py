@@ -1,0 +1,25 @@
+"""Environment variables, read here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+__all__ = ["data_dir", "default_threads", "store_path"]
+
+
+def data_dir() -> Path:
+    """Folder of the measurement store: TIRGYM_HOME, else the user's data folder."""
+    return Path(os.environ.get("TIRGYM_HOME") or platformdirs.user_data_dir("tirgym"))
+
+
+def store_path() -> Path:
+    """Default measurement store (SQLite)."""
+    return data_dir() / "store.sqlite"
+
+
+def default_threads() -> int:
+    """Threads of the default track: 1, which is stable."""
+    return 1
