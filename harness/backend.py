@@ -1,0 +1,77 @@
+"""`Backend`: one compiler with one kind of device behind one small protocol; the backend table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from tirgym.errors import BackendUnavailableError, UnknownNameError
+from tirgym.harness.program import Program
+from tirgym.harness.target import Target
+from tirgym.kernels_suite.kernel import Workload
+
+__all__ = ["BACKENDS", "Backend", "Build", "backend"]
+
+
+@dataclass(frozen=True)
+class Build:
+    """A compiled program: its machine code, and a way to make it callable."""
+
+    assembly: str
+    code_key: str
+    """hash of `assembly` without debug lines, labels that only debug lines use, and comments"""
+    load: Callable[[], Callable[..., None]]
+    """JIT-links and returns f(*inputs, *outputs); belongs to the build time"""
+
+
+class Backend(Protocol):
+    """Hardware, IR levels and code generation of one compiler."""
+
+    name: str
+    levels: tuple[str, ...]
+    """IR levels from high to low"""
+
+    def why_unavailable(self) -> str | None:
+        """None when usable here, else one line that says what is missing and how to get it."""
+
+    def target(self, arch: str | None = None, num_threads: int = 1) -> Target:
+        """An explicit target; `arch` None means this machine's. Raises InvalidValueError."""
+
+    def start(self, workload: Workload, target: Target) -> Program:
+        """The unscheduled program."""
+
+    def module_json(self, program: Program) -> str:
+        """The IR as text that crosses a process border and comes back through `build`."""
+
+    def build(self, module_json: str, target: Target) -> Build:
+        """Compile. Raises what the compiler raises; may crash the process: call it in a worker."""
+
+    def ir_level(self, program: Program, level: str) -> str:
+        """The program as text at one of `levels`; raises UnknownNameError."""
+
+    def describe(self, target: Target) -> dict[str, Any]:
+        """Hardware facts of `target`: vector width, caches, peak estimates, … (JSON values)."""
+
+
+BACKENDS: dict[str, str] = {
+    "llvm": "tirgym.harness.backends.llvm:LLVMBackend",
+}
+"""Name → "module:Class"; imported only when asked for."""
+
+_made: dict[str, Backend] = {}
+
+
+def backend(name: str) -> Backend:
+    """The backend called `name`; raises UnknownNameError or BackendUnavailableError."""
+    if name not in BACKENDS:
+        raise UnknownNameError("backend", name, sorted(BACKENDS))
+    if name not in _made:
+        module, _, attribute = BACKENDS[name].partition(":")
+        made = cast(Backend, getattr(import_module(module), attribute)())
+        reason = made.why_unavailable()
+        if reason is not None:
+            raise BackendUnavailableError(reason)
+        _made[name] = made
+    return _made[name]

@@ -1,0 +1,101 @@
+"""The `llvm` backend: TVM's LLVM code generation for the CPU."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from functools import lru_cache
+from typing import Any
+
+import tvm
+
+from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.harness.backend import Build
+from tirgym.harness.program import Program
+from tirgym.harness.target import Target
+from tirgym.harness.tensorir.program import TensorIRProgram
+from tirgym.kernels_suite.kernel import Workload
+
+__all__ = ["LLVMBackend", "code_key", "tvm_target"]
+
+_DEBUG_LINE = re.compile(r"^\s*\.(loc|file|cfi_\w+|Ltmp|ident)\b|^\.L(tmp|func_(begin|end))\d+:|^\s*#")
+
+
+def code_key(assembly: str) -> str:
+    """16 hex digits of the assembly without debug lines, debug sections and comments."""
+    kept: list[str] = []
+    in_debug = False
+    for line in assembly.splitlines():
+        if "\t.section\t" in line or line.strip() == ".text":
+            in_debug = ".debug" in line
+        if not in_debug and not _DEBUG_LINE.match(line):
+            kept.append(line)
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=64)
+def tvm_target(target: Target) -> Any:
+    """The TVM target of `target`."""
+    return tvm.target.Target(
+        {"kind": "llvm", "mcpu": target.arch, "num-cores": target.num_threads}
+    )
+
+
+class LLVMBackend:
+    """TVM to LLVM to this machine's CPU."""
+
+    name = "llvm"
+    levels: tuple[str, ...] = ("tir", "lowered", "llvm", "asm")
+
+    def why_unavailable(self) -> str | None:
+        """None: TVM's LLVM is part of the core install."""
+        if not tvm.runtime.enabled("llvm"):
+            return "backend llvm: this TVM was built without LLVM; install apache-tvm==0.27.0.post1"
+        return None
+
+    def target(self, arch: str | None = None, num_threads: int = 1) -> Target:
+        """`arch` is an LLVM mcpu name; None means this machine's."""
+        limit = os.cpu_count() or 1
+        if not 1 <= num_threads <= limit:
+            raise InvalidValueError("num_threads", num_threads, f"1 to {limit} on this machine")
+        arch = arch or str(tvm.target.codegen.llvm_get_system_cpu())
+        known = {str(name) for name in tvm.target.codegen.llvm_get_cpu_archlist()}
+        if arch not in known:
+            raise InvalidValueError("arch of backend llvm", arch, "an LLVM mcpu name")
+        return Target("llvm", arch, num_threads)
+
+    def start(self, workload: Workload, target: Target) -> TensorIRProgram:
+        """The unscheduled program."""
+        return TensorIRProgram.start(workload, target)
+
+    def module_json(self, program: Program) -> str:
+        """TVM's JSON of the IR module."""
+        assert isinstance(program, TensorIRProgram)
+        return tvm.ir.save_json(program.mod)  # type: ignore[no-any-return]
+
+    def build(self, module_json: str, target: Target) -> Build:
+        """Lower and generate code; `Build.load` JIT-links."""
+        return self.build_module(tvm.ir.load_json(module_json), target)
+
+    def build_module(self, mod: Any, target: Target) -> Build:
+        """`build` for a module that is already in this process."""
+        executable = tvm.compile(mod, target=tvm_target(target))
+        assembly = executable.mod.inspect_source("asm")
+        return Build(assembly, code_key(assembly), lambda: executable["main"])
+
+    def ir_level(self, program: Program, level: str) -> str:
+        """`program` as text at `level`."""
+        assert isinstance(program, TensorIRProgram)
+        if level == "tir":
+            return program.text()
+        if level not in self.levels:
+            raise UnknownNameError("IR level of backend llvm", level, self.levels)
+        executable = tvm.compile(program.mod, target=tvm_target(program.target))
+        if level == "lowered":
+            raise NotImplementedError  # the levels module fills this in
+        return executable.mod.inspect_source("ll" if level == "llvm" else "asm")  # type: ignore[no-any-return]
+
+    def describe(self, target: Target) -> dict[str, Any]:
+        """Hardware facts."""
+        return {"backend": self.name, "arch": target.arch, "num_threads": target.num_threads}
