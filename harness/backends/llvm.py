@@ -60,7 +60,8 @@ class LLVMBackend:
         if not 1 <= num_threads <= limit:
             raise InvalidValueError("num_threads", num_threads, f"1 to {limit} on this machine")
         arch = arch or str(tvm.target.codegen.llvm_get_system_cpu())
-        known = {str(name) for name in tvm.target.codegen.llvm_get_cpu_archlist()}
+        host = tvm.target.Target({"kind": "llvm"})
+        known = {str(name) for name in tvm.target.codegen.llvm_get_cpu_archlist(host)}
         if arch not in known:
             raise InvalidValueError("arch of backend llvm", arch, "an LLVM mcpu name")
         return Target("llvm", arch, num_threads)
