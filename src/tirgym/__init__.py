@@ -1,1 +1,49 @@
-"""tirgym: reinforcement-learning environments over real compilers."""
+"""tirgym: reinforcement-learning environments over real compilers, with verified speedups.
+
+Importing this package registers the environments with Gymnasium and imports no compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tirgym.baselines.optimize import optimize
+    from tirgym.harness.session import CompileHarness
+    from tirgym.kernels_suite.kernel import Kernel, Regime, Workload
+    from tirgym.kernels_suite.registry import load_kernel, load_workload, register_kernel
+
+__all__ = [
+    "CompileHarness",
+    "Kernel",
+    "Regime",
+    "Workload",
+    "load_kernel",
+    "load_workload",
+    "optimize",
+    "register_kernel",
+]
+
+try:
+    __version__ = version("tirgym")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "0+unknown"
+
+_LAZY = {
+    "CompileHarness": "tirgym.harness.session",
+    "Kernel": "tirgym.kernels_suite.kernel",
+    "Regime": "tirgym.kernels_suite.kernel",
+    "Workload": "tirgym.kernels_suite.kernel",
+    "load_kernel": "tirgym.kernels_suite.registry",
+    "load_workload": "tirgym.kernels_suite.registry",
+    "optimize": "tirgym.baselines.optimize",
+    "register_kernel": "tirgym.kernels_suite.registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tirgym' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,0 +1,25 @@
+"""Shared by all tests: a private data folder, one thread for every maths library."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+for variable in ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test reads or writes the user's measurement store."""
+    home = tmp_path_factory.mktemp("home")
+    before = os.environ.get("TIRGYM_HOME")
+    os.environ["TIRGYM_HOME"] = str(home)
+    yield home
+    if before is None:
+        del os.environ["TIRGYM_HOME"]
+    else:
+        os.environ["TIRGYM_HOME"] = before
