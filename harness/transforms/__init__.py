@@ -1,0 +1,134 @@
+"""The transform table: every transform by name, its text form, and the default vocabularies.
+
+Entries are lazy `"module:Class"` strings, so that importing this package imports no compiler. Third
+parties add transforms through the entry point group `tirgym.transforms`; such a transform joins a
+vocabulary only when it is named in `extra`.
+
+STOP is no transform: it changes no program, so environments add it to their action table.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.harness.transforms.base import SlotLimits, Transform, parse_call
+
+if TYPE_CHECKING:
+    from tirgym.harness.vocabulary import Vocabulary
+
+__all__ = ["TRANSFORMS", "VOCABULARIES", "default_vocabulary", "load_transform", "parse_transform"]
+
+_TABLE: tuple[tuple[str, str], ...] = (
+    ("Split", "tirgym.harness.transforms.split:Split"),
+    ("Reorder", "tirgym.harness.transforms.reorder:Reorder"),
+    ("Fuse", "tirgym.harness.transforms.fuse:Fuse"),
+    ("Vectorize", "tirgym.harness.transforms.vectorize:Vectorize"),
+    ("Parallel", "tirgym.harness.transforms.parallel:Parallel"),
+    ("Unroll", "tirgym.harness.transforms.unroll:Unroll"),
+    ("DecomposeReduction", "tirgym.harness.transforms.decompose_reduction:DecomposeReduction"),
+    ("RFactor", "tirgym.harness.transforms.rfactor:RFactor"),
+    ("CacheRead", "tirgym.harness.transforms.cache_read:CacheRead"),
+    ("CacheWrite", "tirgym.harness.transforms.cache_write:CacheWrite"),
+    ("ComputeInline", "tirgym.harness.transforms.compute_inline:ComputeInline"),
+    (
+        "ReverseComputeInline",
+        "tirgym.harness.transforms.reverse_compute_inline:ReverseComputeInline",
+    ),
+    ("ComputeAt", "tirgym.harness.transforms.compute_at:ComputeAt"),
+    ("ReverseComputeAt", "tirgym.harness.transforms.reverse_compute_at:ReverseComputeAt"),
+)
+
+VOCABULARIES: Mapping[str, tuple[str, ...]] = {
+    "llvm": (
+        "Split",
+        "Reorder",
+        "Fuse",
+        "Vectorize",
+        "Parallel",
+        "Unroll",
+        "DecomposeReduction",
+        "RFactor",
+        "CacheRead",
+        "CacheWrite",
+        "ComputeInline",
+        "ReverseComputeInline",
+        "ComputeAt",
+        "ReverseComputeAt",
+    ),
+}
+"""Names of the transforms in the default action table, in order, by backend."""
+
+ENTRY_POINT_GROUP = "tirgym.transforms"
+
+
+def _lazy_table(entries: Iterable[tuple[str, str]]) -> dict[str, str]:
+    table: dict[str, str] = {}
+    for name, where in entries:
+        if name in table:
+            raise InvalidValueError("transform table", name, "each name once")
+        table[name] = where
+    return table
+
+
+TRANSFORMS: Mapping[str, str] = _lazy_table(_TABLE)
+"""Name to `"module:Class"` of the transforms that tirgym ships."""
+
+
+@cache
+def _installed() -> dict[str, str]:
+    """All names: the shipped ones and those of installed packages; duplicates raise."""
+    found = sorted((e.name, e.value) for e in entry_points(group=ENTRY_POINT_GROUP))
+    return _lazy_table([*_TABLE, *found])
+
+
+@cache
+def load_transform(name: str) -> type[Transform]:
+    """The transform class called `name`; raises UnknownNameError listing the names that exist."""
+    table = _installed()
+    if name not in table:
+        raise UnknownNameError("transform", name, sorted(table))
+    module, _, attribute = table[name].partition(":")
+    kind = getattr(importlib.import_module(module), attribute)
+    if not (isinstance(kind, type) and issubclass(kind, Transform)):
+        raise InvalidValueError(f"transform {name}", table[name], "a subclass of Transform")
+    return kind
+
+
+def parse_transform(text: str) -> Transform:
+    """The transform whose `str` is `text`, such as `Split(loop=2, factor=8)`.
+
+    Raises UnknownNameError for an unknown head, InvalidValueError for any other problem.
+    """
+    head, arguments = parse_call(text)
+    kind = load_transform(head)
+    types = {f.name: "string" if f.type in ("str", str) else "integer" for f in fields(kind)}  # type: ignore[arg-type]
+    form = f"{head}({', '.join(f'{name}={what}' for name, what in types.items())})"
+    if set(arguments) != set(types):
+        raise InvalidValueError("transform", text, form)
+    for name, value in arguments.items():
+        if isinstance(value, str) != (types[name] == "string"):
+            raise InvalidValueError("transform", text, form)
+    return kind(**arguments)
+
+
+def default_vocabulary(
+    backend: str = "llvm", *, limits: SlotLimits | None = None, extra: Iterable[str] = ()
+) -> Vocabulary:
+    """The action table of `backend`, followed by the transforms named in `extra`.
+
+    A function of its arguments alone: on one thread `Parallel` keeps its actions, masked. Raises
+    UnknownNameError for an unknown backend or transform, InvalidValueError for one named twice.
+    """
+    from tirgym.harness.vocabulary import Vocabulary
+
+    if backend not in VOCABULARIES:
+        raise UnknownNameError("backend with a vocabulary", backend, sorted(VOCABULARIES))
+    names = (*VOCABULARIES[backend], *extra)
+    _lazy_table((name, "") for name in names)
+    return Vocabulary([load_transform(name) for name in names], limits)

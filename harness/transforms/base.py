@@ -13,7 +13,7 @@ from tirgym.errors import InvalidValueError
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-    from tirgym.harness.tensorir.nest import LoopNest
+    from tirgym.harness.tensorir.handles import Handles
 
 __all__ = ["NodeRef", "SlotLimits", "Transform", "parse_call"]
 
@@ -23,7 +23,7 @@ class NodeRef(NamedTuple):
 
     kind: str
     """"loop", "block" or "program" """
-    index: int
+    index: int  # type: ignore[assignment]
     """pre-order index among the loops or blocks of the whole function"""
 
 
@@ -59,10 +59,11 @@ class Transform(ABC):
         """Every instance that the action table holds, in table order, for any program."""
 
     @abstractmethod
-    def apply_to(self, schedule: Schedule, nest: LoopNest) -> None:
-        """Mutate `schedule`, whose IR is shown by `nest`. Only ever called on a private copy.
+    def apply_to(self, schedule: Schedule, at: Handles) -> None:
+        """Mutate `schedule`; `at` gives the handles of its loops and blocks, and its nest.
 
-        Raises whatever TVM raises when the compiler refuses.
+        Only ever called on a private copy, with loops and blocks that exist. Raises whatever TVM
+        raises when the compiler refuses.
         """
 
     @property

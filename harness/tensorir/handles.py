@@ -1,0 +1,52 @@
+"""`Handles`: TVM's random variables for the loops and blocks of one schedule, made on demand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import _ffi_api as ffi
+
+from tirgym.harness.tensorir.nest import LoopNest
+
+__all__ = ["Handles"]
+
+
+class Handles:
+    """Loops and blocks of `schedule` by the pre-order numbers of `nest`, which shows its IR.
+
+    TVM addresses nodes by random variables. They are made lazily, on the one schedule that is
+    about to be changed, so that the schedule it was copied from stays untouched.
+    """
+
+    __slots__ = ("_blocks", "_loops", "_root", "nest", "schedule")
+
+    def __init__(self, schedule: Schedule, nest: LoopNest) -> None:
+        self.schedule, self.nest = schedule, nest
+        self._root: Any = None
+        self._blocks: list[Any] = []
+        self._loops: dict[int, Any] = {}
+
+    def block(self, index: int) -> Any:
+        """`SBlockRV` of block `index`."""
+        if self._root is None:
+            self._root = ffi.ScheduleGetSBlock(self.schedule, "root", "main")
+            self._blocks = list(ffi.ScheduleGetChildBlocks(self.schedule, self._root))
+        return self._blocks[index]
+
+    def loop(self, index: int) -> Any:
+        """`LoopRV` of loop `index`."""
+        made = self._loops.get(index)
+        if made is None:
+            block = self.nest.loops[index].blocks[0]
+            loops = ffi.ScheduleGetLoops(self.schedule, self.block(block))
+            self._loops.update(zip(self.nest.blocks[block].chain, loops, strict=True))
+            made = self._loops[index]
+        return made
+
+    def release(self) -> None:
+        """Drop the random variables that were made, so that symbol tables do not grow."""
+        for made in (self._root, *self._blocks, *self._loops.values()):
+            if made is not None:
+                ffi.ScheduleRemoveRV(self.schedule, made)
+        self._root, self._blocks, self._loops = None, [], {}

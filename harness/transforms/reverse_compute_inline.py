@@ -1,0 +1,49 @@
+"""`ReverseComputeInline`: write a block's expression into its producer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tvm.s_tir.schedule import _ffi_api as ffi
+
+from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+    from tirgym.harness.tensorir.handles import Handles
+
+__all__ = ["ReverseComputeInline"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReverseComputeInline(Transform):
+    """Apply a block's expression where its only producer stores, and drop the block.
+
+        for i in range(128):
+            B[i] = A[i] * 2.0       →      for i in range(128):
+        for i in range(128):                   C[i] = A[i] * 2.0 + 1.0
+            C[i] = B[i] + 1.0
+
+    Refused for reductions, for a block with several producers or one that is a reduction, and when
+    the block does not use each produced element exactly once.
+    """
+
+    block: int
+
+    @classmethod
+    def slots(cls, limits: SlotLimits) -> Iterator[ReverseComputeInline]:
+        """Every block."""
+        for block in range(limits.max_blocks):
+            yield cls(block)
+
+    def apply_to(self, schedule: Schedule, at: Handles) -> None:
+        """Mutate `schedule`."""
+        ffi.ScheduleReverseComputeInline(schedule, at.block(self.block))
+
+    @property
+    def node(self) -> NodeRef:
+        """The block."""
+        return NodeRef("block", self.block)
