@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +13,13 @@ import tvm
 
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.backend import Build
+from tirgym.harness.backends.llvm_levels import (
+    PassRecord,
+    lowered_module,
+    render_passes,
+    run_passes,
+)
+from tirgym.harness.hardware import compiler_versions, cpu_facts, cpu_model, fingerprint
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -19,7 +27,9 @@ from tirgym.kernels_suite.kernel import Workload
 
 __all__ = ["LLVMBackend", "code_key", "tvm_target"]
 
-_DEBUG_LINE = re.compile(r"^\s*\.(loc|file|cfi_\w+|Ltmp|ident)\b|^\.L(tmp|func_(begin|end))\d+:|^\s*#")
+_DEBUG_LINE = re.compile(
+    r"^\s*\.(loc|file|cfi_\w+|Ltmp|ident)\b|^\.L(tmp|func_(begin|end))\d+:|^\s*#"
+)
 
 
 def code_key(assembly: str) -> str:
@@ -37,16 +47,14 @@ def code_key(assembly: str) -> str:
 @lru_cache(maxsize=64)
 def tvm_target(target: Target) -> Any:
     """The TVM target of `target`."""
-    return tvm.target.Target(
-        {"kind": "llvm", "mcpu": target.arch, "num-cores": target.num_threads}
-    )
+    return tvm.target.Target({"kind": "llvm", "mcpu": target.arch, "num-cores": target.num_threads})
 
 
 class LLVMBackend:
     """TVM to LLVM to this machine's CPU."""
 
     name = "llvm"
-    levels: tuple[str, ...] = ("tir", "lowered", "llvm", "asm")
+    levels: tuple[str, ...] = ("tir", "lowered", "llvm", "asm", "passes")
 
     def why_unavailable(self) -> str | None:
         """None: TVM's LLVM is part of the core install."""
@@ -86,17 +94,38 @@ class LLVMBackend:
         return Build(assembly, code_key(assembly), lambda: executable["main"])
 
     def ir_level(self, program: Program, level: str) -> str:
-        """`program` as text at `level`."""
+        """`program` as text at `level`; raises UnknownNameError, or what the compiler raises.
+
+        "tir" is the schedule state, "lowered" what code generation is given, "llvm" and "asm"
+        what it makes, "passes" a table of all lowering passes with times and differences.
+        """
+        if level not in self.levels:
+            raise UnknownNameError(f"IR level of backend {self.name}", level, self.levels)
         assert isinstance(program, TensorIRProgram)
         if level == "tir":
             return program.text()
-        if level not in self.levels:
-            raise UnknownNameError("IR level of backend llvm", level, self.levels)
-        executable = tvm.compile(program.mod, target=tvm_target(program.target))
+        if level == "passes":
+            return render_passes(self.passes(program))
+        target = tvm_target(program.target)
         if level == "lowered":
-            raise NotImplementedError  # the levels module fills this in
+            return lowered_module(program.mod, target).script()  # type: ignore[no-any-return]
+        executable = tvm.compile(program.mod, target=target)
         return executable.mod.inspect_source("ll" if level == "llvm" else "asm")  # type: ignore[no-any-return]
 
+    def passes(self, program: Program) -> tuple[PassRecord, ...]:
+        """Every pass that lowers `program`, in order, with its time and the IR around it."""
+        assert isinstance(program, TensorIRProgram)
+        return run_passes(program.mod, tvm_target(program.target))
+
     def describe(self, target: Target) -> dict[str, Any]:
-        """Hardware facts."""
-        return {"backend": self.name, "arch": target.arch, "num_threads": target.num_threads}
+        """Hardware facts of `target` and versions of the compiler."""
+        facts = cpu_facts(target)
+        return {
+            "backend": self.name,
+            "arch": target.arch,
+            "num_threads": target.num_threads,
+            "cpu": cpu_model(),
+            "fingerprint": fingerprint(),
+            "versions": compiler_versions(),
+            **asdict(facts),
+        }
