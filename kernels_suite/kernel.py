@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,17 @@ from tirgym.errors import InvalidValueError
 if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
 
-__all__ = ["Array", "Kernel", "Regime", "Shape", "Split", "Tensor", "Workload"]
+__all__ = [
+    "Array",
+    "Kernel",
+    "Regime",
+    "Shape",
+    "Split",
+    "Tensor",
+    "Values",
+    "Workload",
+    "split_uri",
+]
 
 Array = NDArray[Any]
 Shape = Mapping[str, int]
@@ -65,15 +76,36 @@ class Tensor:
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
 
+@dataclass(frozen=True, slots=True)
+class Values:
+    """How far the values of one parameter may go, where the defaults leave the kernel's range.
+
+    The magnitudes are for float32; other float types scale the exponents by their own range.
+    """
+
+    tiny: float = 2.0**-20
+    """TINY draws magnitudes in [tiny / 2, 2 tiny)"""
+    huge: float = 2.0**20
+    """HUGE draws magnitudes in [huge / 2, 2 huge)"""
+    decades: float = 3.0
+    """MIXED spreads magnitudes over 10^-decades to 10^decades"""
+    positive: bool = False
+    """no value is below zero, in any regime"""
+    infinities: tuple[float, ...] = (math.inf, -math.inf, math.inf)
+    """EXTREME places these at random elements. Where the kernel takes a maximum, leave -inf out:
+    TVM's `max` starts from the lowest finite number"""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One operation to optimise: how to build its IR, what it means, and what to feed it.
 
     `build(shape)` returns an unscheduled TVM `PrimFunc` whose parameters are the inputs, then the
-    outputs. `reference(*inputs)` is independent NumPy and returns the outputs in float64 (exact
-    kernels: in their own dtype); it is never derived from the IR that it judges.
-    `inputs(shape, rng, regime)` returns one array for each input; without it, values are drawn by
-    regime from each parameter's dtype (`tirgym.kernels_suite.regimes.default_inputs`).
+    outputs. `reference(*inputs)` is independent NumPy and returns the outputs; it is never derived
+    from the IR that it judges. Called through `problem.reference_of`, its float inputs arrive in
+    float64 and other inputs in their own dtype. `inputs(shape, rng, regime)` returns one array for
+    each input; without it, values are drawn by regime from each parameter's dtype and `values`
+    (`tirgym.kernels_suite.regimes.default_inputs`).
     `scale(*inputs)` gives for each output element the sum of the absolute terms that were added
     up, in float64; errors are judged relative to it. Without it, max(|ref|, RMS(ref)) is used.
     """
@@ -89,6 +121,8 @@ class Kernel:
     tiny: Shape = field(default_factory=dict)
     """A shape of a few thousand operations, for tests; the first train shape if empty."""
     inputs: Callable[[Shape, np.random.Generator, Regime], tuple[Array, ...]] | None = None
+    values: Mapping[str, Values] = field(default_factory=dict)
+    """Ranges of single parameters, by name; the others have the defaults of `Values`."""
     scale: Callable[..., Array | tuple[Array, ...]] | None = None
     terms: Callable[[Shape], int] | None = None
     """Longest chain of roundings behind one output element (K of the tolerance); derived from the
@@ -99,7 +133,9 @@ class Kernel:
     """Bytes that must move at least: each input read once, each output written once."""
     exact: bool = False
     """Outputs are integers, indices, or moved values, and must be equal."""
-    compare: Callable[[tuple[Array, ...], tuple[Array, ...], tuple[Array, ...]], str | None] | None = None
+    compare: (
+        Callable[[tuple[Array, ...], tuple[Array, ...], tuple[Array, ...]], str | None] | None
+    ) = None
     """`compare(inputs, got, expected)`: None when equal by meaning, else what is wrong."""
     num_outputs: int = 1
     dtype: str = "float32"
@@ -107,6 +143,24 @@ class Kernel:
     suite: str = "local"
     source: str = ""
     """Where a kernel outside the suites comes from: "path.py:name"."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidValueError unless all shapes name the same dimensions."""
+        if not self.train:
+            raise InvalidValueError(
+                f"train shapes of kernel {self.name}", self.train, "at least one"
+            )
+        dims = set(self.train[0])
+        for shape in (*self.train, *self.holdout, self.tiny or self.train[0]):
+            if set(shape) != dims:
+                accepted = f"the dimensions {', '.join(self.train[0])}"
+                raise InvalidValueError(f"shape of kernel {self.name}", dict(shape), accepted)
+        if "dtype" in dims or not self.name.isidentifier():
+            accepted = "a Python identifier, and no dimension called dtype"
+            raise InvalidValueError("kernel name or dimensions", (self.name, *dims), accepted)
+
+    def __hash__(self) -> int:
+        return hash((self.suite, self.name, self.source))
 
     @property
     def default_shape(self) -> Shape:
@@ -156,7 +210,8 @@ class Workload:
     def uri(self) -> str:
         """`tirgym://core-v0/matmul?m=250&n=264&k=240&dtype=float32`."""
         query = urlencode([*self.dims, ("dtype", self.kernel.dtype)])
-        return f"tirgym://{self.kernel.suite}/{self.kernel.source or self.kernel.name}?{query}"
+        path = quote(self.kernel.source or self.kernel.name, safe="/:")
+        return f"tirgym://{self.kernel.suite}/{path}?{query}"
 
     def __str__(self) -> str:
         return f"{self.kernel.name}({', '.join(f'{n}={s}' for n, s in self.dims)})"
@@ -169,7 +224,7 @@ def split_uri(uri: str) -> tuple[str, str, dict[str, str]]:
     """
     form = "tirgym://SUITE/KERNEL?DIM=SIZE&…&dtype=DTYPE"
     parts = urlsplit(uri)
-    name = parts.path.removeprefix("/")
+    name = unquote(parts.path.removeprefix("/"))
     if parts.scheme != "tirgym" or not parts.netloc or not name:
         raise InvalidValueError("workload URI", uri, form)
     pairs = parse_qsl(parts.query, keep_blank_values=True)

@@ -1,0 +1,196 @@
+"""Finding kernels and workloads: by name, by URI, from a Python file, or from other packages."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from tirgym.errors import DamagedFileError, InvalidValueError, UnknownNameError
+from tirgym.kernels_suite.kernel import Kernel, Split, Workload, split_uri
+from tirgym.kernels_suite.problem import require_reference
+from tirgym.kernels_suite.suites import SUITES
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "LOCAL_SUITE",
+    "SUITES",
+    "kernel_names",
+    "list_kernels",
+    "load_kernel",
+    "load_workload",
+    "register_kernel",
+    "split_of",
+]
+
+ENTRY_POINT_GROUP = "tirgym.kernels"
+LOCAL_SUITE = "local"
+"""The suite of kernels from files, `register_kernel`, and other packages."""
+_FAMILIES = "tirgym.kernels_suite.families"
+_MAX_DIM = 2**31 - 1
+
+_registered: dict[str, Kernel] = {}
+_files: dict[Path, ModuleType] = {}
+
+
+def load_kernel(name_or_source: str) -> Kernel:
+    """The kernel called "matmul", "core-v0/matmul" or "path/to/file.py:attribute".
+
+    A file is executed once. Raises UnknownNameError, DamagedFileError for a file that cannot be
+    executed, InvalidValueError for an attribute that is no Kernel, and UsageError for a kernel
+    without a reference.
+    """
+    path, colon, attribute = name_or_source.rpartition(":")
+    if (colon and path.endswith(".py")) or name_or_source.endswith(".py"):
+        kernel = _from_file(path if colon else name_or_source, attribute if colon else "")
+    else:
+        suite, _, name = name_or_source.rpartition("/")
+        kernel = _from_table(suite, name)
+    require_reference(kernel)
+    return kernel
+
+
+def load_workload(uri_or_name: str, shape_overrides: Mapping[str, int] | None = None) -> Workload:
+    """The workload of a URI, or of a kernel (see `load_kernel`) at its default shape.
+
+    `shape_overrides` replaces single dimensions. Raises what `load_kernel` raises, and
+    InvalidValueError for missing, unknown, repeated, non-integer or non-positive dimensions or a
+    dtype that is not the kernel's.
+    """
+    if not uri_or_name.startswith("tirgym:"):
+        kernel = load_kernel(uri_or_name)
+        shape = dict(kernel.default_shape)
+    else:
+        suite, name, query = split_uri(uri_or_name)
+        kernel = load_kernel(name if ".py" in name else f"{suite}/{name}")
+        dtype = query.pop("dtype", kernel.dtype)
+        if dtype != kernel.dtype:
+            raise InvalidValueError(f"dtype of kernel {kernel.name}", dtype, kernel.dtype)
+        shape = {dim: _dimension(kernel, dim, size) for dim, size in query.items()}
+    return Workload.of(kernel, {**shape, **(shape_overrides or {})})
+
+
+def _dimension(kernel: Kernel, dim: str, text: str) -> int:
+    if not re.fullmatch("[0-9]{1,10}", text) or not 1 <= int(text) <= _MAX_DIM:
+        accepted = f"an integer from 1 to {_MAX_DIM}"
+        raise InvalidValueError(f"dimension {dim} of kernel {kernel.name}", text, accepted)
+    return int(text)
+
+
+def register_kernel(kernel: Kernel) -> Kernel:
+    """Make `kernel` known by name in this process; answers it, so that it can end an expression.
+
+    Raises InvalidValueError if the name is taken, UsageError without a reference.
+    """
+    require_reference(kernel)
+    if kernel.name in kernel_names():
+        accepted = "a name that no kernel has yet"
+        raise InvalidValueError("name of the new kernel", kernel.name, accepted)
+    _registered[kernel.name] = kernel
+    return kernel
+
+
+def list_kernels(suite: str | None = None, split: Split | None = None) -> tuple[Kernel, ...]:
+    """Kernels in table order, of one suite or of all, of one split or of all."""
+    names = [suite] if suite is not None else [*SUITES, LOCAL_SUITE]
+    kernels = [_from_table(s, name) for s in names for name in _table(s)]
+    return tuple(k for k in kernels if split is None or split_of(k) is split)
+
+
+def kernel_names() -> tuple[str, ...]:
+    """Every known name: the suites' kernels in table order, then local ones."""
+    return tuple(name for suite in (*SUITES, LOCAL_SUITE) for name in _table(suite))
+
+
+def split_of(kernel: Kernel) -> Split | None:
+    """The split of the kernel's family in its suite; None for kernels outside the suites."""
+    suite = SUITES.get(kernel.suite)
+    return suite.splits[kernel.family] if suite else None
+
+
+def _table(suite: str) -> Iterable[str]:
+    if suite == LOCAL_SUITE:
+        return (*_third_party(), *_registered)
+    if suite not in SUITES:
+        raise UnknownNameError("suite", suite, (*SUITES, LOCAL_SUITE))
+    return SUITES[suite].kernels
+
+
+def _from_table(suite: str, name: str) -> Kernel:
+    """The kernel `name` of `suite`, or of the first suite that has it if `suite` is empty."""
+    for candidate in [suite] if suite else [*SUITES, LOCAL_SUITE]:
+        if name not in _table(candidate):
+            continue
+        if candidate == LOCAL_SUITE:
+            return _registered.get(name) or _third_party()[name]
+        return _from_suite(candidate, name)
+    raise UnknownNameError("kernel", name, tuple(_table(suite)) if suite else kernel_names())
+
+
+@cache
+def _from_suite(suite: str, name: str) -> Kernel:
+    module, _, attribute = SUITES[suite].kernels[name].partition(":")
+    kernel: Kernel = getattr(importlib.import_module(f"{_FAMILIES}.{module}"), attribute)
+    return replace(kernel, suite=suite)
+
+
+@cache
+def _third_party() -> dict[str, Kernel]:
+    """Kernels from the entry points of installed packages, by name."""
+    found: dict[str, Kernel] = {}
+    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
+        kernel = point.load()
+        where = f"entry point {point.name} = {point.value} of group {ENTRY_POINT_GROUP}"
+        if not isinstance(kernel, Kernel) or kernel.name != point.name:
+            raise InvalidValueError(where, kernel, f"a Kernel called {point.name}")
+        taken = point.name in found or any(point.name in s.kernels for s in SUITES.values())
+        if taken:
+            raise InvalidValueError(where, point.name, "a name that no kernel has yet")
+        require_reference(kernel)
+        found[point.name] = replace(kernel, suite=LOCAL_SUITE)
+    return found
+
+
+def _from_file(path: str, attribute: str) -> Kernel:
+    module = _execute(path)
+    kernels = [name for name, value in vars(module).items() if isinstance(value, Kernel)]
+    example = f"{path}:NAME with NAME one of: {', '.join(kernels) or '(the file has no Kernel)'}"
+    if not attribute:
+        raise InvalidValueError("kernel", path, example)
+    if not hasattr(module, attribute):
+        raise InvalidValueError("kernel", f"{path}:{attribute}", example)
+    kernel = getattr(module, attribute)
+    if not isinstance(kernel, Kernel):
+        what = f"attribute {attribute} of {path}"
+        raise InvalidValueError(what, type(kernel).__name__, f"a Kernel; {example}")
+    return replace(kernel, suite=LOCAL_SUITE, source=f"{path}:{attribute}")
+
+
+def _execute(path: str) -> ModuleType:
+    """The module of the file at `path`, executed at most once in this process."""
+    file = Path(path).expanduser().resolve()
+    if file in _files:
+        return _files[file]
+    if not file.is_file():
+        raise DamagedFileError(path, "Python file with a Kernel", "there is no such file")
+    name = f"tirgym_file_{len(_files)}_{re.sub('[^0-9A-Za-z_]', '_', file.stem)}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise DamagedFileError(path, "Python file with a Kernel", "Python cannot load it")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError) as error:
+        del sys.modules[name]
+        problem = f"{type(error).__name__}: {error}"
+        raise DamagedFileError(path, "Python file with a Kernel", problem) from error
+    _files[file] = module
+    return module
