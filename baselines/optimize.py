@@ -1,0 +1,289 @@
+"""`optimize`: one workload, one agent, one budget; answers a verified program and its number."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from tirgym.baselines.registry import make_agent
+from tirgym.harness.agent import Agent, Budget, Candidate
+from tirgym.harness.evaluation import Evaluation, TimingStats
+from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.program import Program
+from tirgym.harness.search_run import Stopped, Trial
+from tirgym.harness.session import CompileHarness
+from tirgym.harness.target import Target
+from tirgym.harness.trace import Trace, TraceResult
+from tirgym.harness.verification import Verdict, verify_best
+from tirgym.kernels_suite.kernel import Workload
+
+__all__ = ["OptimizeResult", "Phase", "Progress", "optimize"]
+
+UNVERIFIED = "unverified"
+"""Status of a trace that was written while the search was still running."""
+
+
+class Phase(StrEnum):
+    """What a run is doing."""
+
+    SEARCH = "search"
+    VERIFY = "verify"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What `optimize` tells its caller after each answer of the evaluator."""
+
+    phase: Phase
+    used: int
+    """trials spent"""
+    trials: int
+    """trials in the budget"""
+    best_speedup: float
+    """best so far; while searching not yet verified"""
+    elapsed_s: float
+    candidate: Candidate | None
+    """what was judged last"""
+
+
+@dataclass(frozen=True)
+class OptimizeResult:
+    """The verified outcome of one run, and how it came about."""
+
+    workload: str
+    """workload URI"""
+    target: Target
+    agent: str
+    seed: int
+    trials: int
+    """trials spent"""
+    stopped: Stopped
+    status: str
+    """verdict of the full evaluation of `program`: "passed", or why there is no number"""
+    message: str
+    baseline: TimingStats | None
+    """the unscheduled program, interleaved with the best"""
+    best: TimingStats | None
+    speedup: float | None
+    speedup_ci: tuple[float, float] | None
+    program: Program
+    trace: Trace
+    curve: tuple[Trial, ...]
+    """every answer of the evaluator during the search"""
+    checked: tuple[Candidate, ...]
+    """the candidates that were re-measured in full to choose the winner"""
+    seconds: Mapping[str, float]
+    """wall seconds by phase: setup, search (agent alone), measure, verify, total"""
+    ir_before: str
+    ir_after: str
+
+    @property
+    def code_key(self) -> str:
+        """Hash of the winner's machine code."""
+        return self.trace.code_key
+
+    @property
+    def baseline_us(self) -> float | None:
+        """Time of one call of the unscheduled program, in µs."""
+        return self.baseline.lower_quartile_us if self.baseline else None
+
+    @property
+    def best_us(self) -> float | None:
+        """Time of one call of the winner, in µs."""
+        return self.best.lower_quartile_us if self.best else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values: what `tirgym optimize --json` prints."""
+        return {
+            "workload": self.workload,
+            "backend": self.target.backend,
+            "target": self.target.arch,
+            "num_threads": self.target.num_threads,
+            "agent": self.agent,
+            "seed": self.seed,
+            "trials": self.trials,
+            "stopped": self.stopped.value,
+            "status": self.status,
+            "message": self.message,
+            "baseline_us": self.baseline_us,
+            "best_us": self.best_us,
+            "speedup": self.speedup,
+            "speedup_ci": list(self.speedup_ci) if self.speedup_ci else None,
+            "code_key": self.code_key,
+            "trace": list(self.trace.transforms),
+            "baseline": asdict(self.baseline) if self.baseline else None,
+            "best": asdict(self.best) if self.best else None,
+            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+            "curve": [_point(trial) for trial in self.curve],
+            "checked": [_checked(candidate) for candidate in self.checked],
+        }
+
+
+def optimize(
+    workload: Workload | str,
+    agent: Agent | str = "beam",
+    trials: int = 64,
+    seconds: float | None = None,
+    seed: int = 0,
+    *,
+    target: Target | None = None,
+    store: Any = None,
+    evaluator: Evaluator | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    verify_top: int = 3,
+    agent_options: Mapping[str, Any] | None = None,
+) -> OptimizeResult:
+    """Search for a faster program of `workload` and verify it.
+
+    `workload` is a workload, a URI, or what `load_workload` takes; `agent` a name of the agent
+    table, "package.module:Class", or an agent. `trials` and `seconds` limit the search; the
+    verification comes on top. `out` gets the trace: whenever the best improves it is written whole,
+    marked "unverified", and at the end with the verified number. Ctrl-C ends the search early;
+    what was found is verified and returned. `store` and `evaluator` are those of CompileHarness.
+    """
+    began = time.monotonic()
+    if isinstance(agent, str):
+        agent = make_agent(agent, **(agent_options or {}))
+    target = target or Target("llvm", "", 1)
+    harness = CompileHarness(
+        target.backend, target.arch or None, target.num_threads, store=store, evaluator=evaluator
+    )
+    with harness if evaluator is None else nullcontext(harness):
+        start = harness.load_ir(workload)
+        writer = _PartialTrace(harness, agent.name, seed, out)
+
+        def on_trial(trial: Trial) -> None:
+            writer.offer(trial.candidate)
+            if progress is not None:
+                elapsed = time.monotonic() - began
+                best = trial.best_speedup
+                last = trial.candidate
+                progress(Progress(Phase.SEARCH, trial.number, trials, best, elapsed, last))
+
+        setup_s = time.monotonic() - began
+        run = harness.search_run(Budget(trials, seconds), seed, on_trial)
+        run.run(agent)
+        search_s = run.elapsed_s
+
+        def on_check(candidate: Candidate) -> None:
+            if progress is not None:
+                elapsed = time.monotonic() - began
+                best = candidate.evaluation.speedup or 0.0
+                progress(Progress(Phase.VERIFY, run.used, trials, best, elapsed, candidate))
+
+        verdict = verify_best(run.ranked(), start, harness.evaluator, verify_top, on_check)
+        total_s = time.monotonic() - began
+        times = {
+            "setup": setup_s,
+            "search": search_s - run.evaluator_s,
+            "measure": run.evaluator_s,
+            "verify": total_s - setup_s - search_s,
+            "total": total_s,
+        }
+        result = _result(harness, run.trials, run.stopped, agent.name, seed, verdict, times)
+    if out is not None:
+        result.trace.save(out)
+    if progress is not None:
+        best = result.speedup or 0.0
+        progress(Progress(Phase.DONE, run.used, trials, best, total_s, verdict.candidate))
+    return result
+
+
+class _PartialTrace:
+    """Writes the best program so far to `out`, whole or not at all, marked unverified."""
+
+    def __init__(
+        self, harness: CompileHarness, agent: str, seed: int, out: str | os.PathLike[str] | None
+    ) -> None:
+        self.harness, self.agent, self.seed, self.out = harness, agent, seed, out
+        self.best = 0.0
+
+    def offer(self, candidate: Candidate) -> None:
+        """Write `candidate` if it is the fastest so far."""
+        speedup = candidate.evaluation.speedup
+        if self.out is None or speedup is None or speedup <= self.best:
+            return
+        self.best = speedup
+        result = _claim(candidate.evaluation, UNVERIFIED)
+        self.harness.trace_of(candidate, self.agent, self.seed, result).save(self.out)
+
+
+def _claim(evaluation: Evaluation, status: str) -> TraceResult:
+    measured = evaluation.measurement
+    if measured is None:
+        return TraceResult(status)
+    return TraceResult(
+        status,
+        speedup=measured.speedup,
+        speedup_ci=measured.speedup_ci,
+        baseline_us=measured.baseline.lower_quartile_us * measured.anchor_ratio,
+        best_us=measured.latency_us,
+    )
+
+
+def _result(
+    harness: CompileHarness,
+    trials: list[Trial],
+    stopped: Stopped,
+    agent: str,
+    seed: int,
+    verdict: Verdict,
+    seconds: Mapping[str, float],
+) -> OptimizeResult:
+    evaluation = verdict.candidate.evaluation
+    measured = evaluation.measurement
+    program = verdict.candidate.program
+    claim = _claim(evaluation, evaluation.status.value)
+    return OptimizeResult(
+        workload=program.workload.uri,
+        target=program.target,
+        agent=agent,
+        seed=seed,
+        trials=trials[-1].number if trials else 0,
+        stopped=stopped,
+        status=evaluation.status.value,
+        message=evaluation.message,
+        baseline=measured.baseline if measured else None,
+        best=measured.candidate if measured else None,
+        speedup=measured.speedup if measured else None,
+        speedup_ci=measured.speedup_ci if measured else None,
+        program=program,
+        trace=harness.trace_of(verdict.candidate, agent, seed, claim),
+        curve=tuple(trials),
+        checked=verdict.checked,
+        seconds=seconds,
+        ir_before=harness.start.text(),
+        ir_after=program.text(),
+    )
+
+
+def _point(trial: Trial) -> dict[str, Any]:
+    evaluation = trial.candidate.evaluation
+    return {
+        "trial": trial.number,
+        "charged": trial.charged,
+        "status": evaluation.status.value,
+        "speedup": evaluation.speedup,
+        "best_speedup": trial.best_speedup,
+        "predicted_us": trial.predicted_us,
+        "measured_us": evaluation.measurement.latency_us if evaluation.measurement else None,
+        "depth": len(trial.candidate.program.steps),
+        "elapsed_s": round(trial.elapsed_s, 3),
+    }
+
+
+def _checked(candidate: Candidate) -> dict[str, Any]:
+    evaluation = candidate.evaluation
+    return {
+        "code_key": evaluation.code_key,
+        "status": evaluation.status.value,
+        "speedup": evaluation.speedup,
+        "message": evaluation.message,
+    }

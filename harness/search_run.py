@@ -1,0 +1,199 @@
+"""`SearchRun`: lets an agent spend its budget, counts trials, and keeps every verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from tirgym.errors import EvaluationError, InvalidValueError
+from tirgym.harness.agent import Agent, Budget, Candidate, Search
+from tirgym.harness.cost import CostModel
+from tirgym.harness.evaluation import Evaluation
+from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.program import Program
+from tirgym.harness.vocabulary import Vocabulary
+
+__all__ = ["SearchRun", "Stopped", "Trial"]
+
+_PATIENCE = 1000
+"""Calls after the end of the budget that an agent may make before it is stopped by force."""
+
+
+class Stopped(StrEnum):
+    """Why a run ended."""
+
+    FINISHED = "finished"
+    """the agent returned by itself"""
+    TRIALS = "trials"
+    """the trials were spent"""
+    TIME = "time"
+    """the time was spent"""
+    DUPLICATES = "duplicates"
+    """too many evaluator calls gave machine code that the run had measured before"""
+    INTERRUPTED = "interrupted"
+    """Ctrl-C"""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One answer of the evaluator within a run."""
+
+    number: int
+    """trials spent so far, this one included; 0 for the unscheduled program"""
+    charged: bool
+    """False for the unscheduled program and for machine code that the run had measured before"""
+    candidate: Candidate
+    predicted_us: float
+    """what the static cost model says"""
+    best_speedup: float
+    """best speedup of the run so far; 1 at least, since the unscheduled program can be kept"""
+    elapsed_s: float
+    """since the start of the run"""
+
+
+class _BudgetIgnored(BaseException):
+    """Ends an agent that goes on after `evaluate` answered None; no agent can swallow it."""
+
+
+class SearchRun:
+    """One run of one agent. A trial is one evaluator call with a code key new to the run.
+
+    Programs are told apart by IR key before the evaluator is asked, and by code key after: both
+    kinds of repetition answer what was measured first, and cost no trial. Verdicts without machine
+    code (a failed build, say) are charged. Evaluator calls that cost no trial are limited, so that
+    a run ends even where few different programs exist.
+    """
+
+    def __init__(
+        self,
+        start: Program,
+        vocabulary: Vocabulary,
+        cost: CostModel,
+        evaluator: Evaluator,
+        budget: Budget,
+        seed: int = 0,
+        on_trial: Callable[[Trial], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if isinstance(budget.trials, bool) or budget.trials < 1:
+            raise InvalidValueError("trials", budget.trials, "a whole number of at least 1")
+        if budget.seconds is not None and not budget.seconds > 0:
+            raise InvalidValueError("seconds", budget.seconds, "a positive number, or none")
+        self.start, self.cost, self.evaluator, self.budget = start, cost, evaluator, budget
+        self.trials: list[Trial] = []
+        self.used = 0
+        self.evaluator_s = 0.0
+        self.stopped = Stopped.FINISHED
+        self._free_calls_left = 64 + 8 * budget.trials
+        self._on_trial, self._clock, self._began = on_trial, clock, clock()
+        self._by_ir: dict[str, Evaluation] = {}
+        self._by_code: dict[str, Evaluation] = {}
+        self._ignored = 0
+        self.search = Search(
+            start=start,
+            vocabulary=vocabulary,
+            cost=cost,
+            rng=np.random.default_rng(seed),
+            budget=budget,
+            evaluate=self.evaluate,
+            remaining_trials=lambda: budget.trials - self.used,
+            out_of_time=self.out_of_time,
+        )
+
+    @property
+    def history(self) -> list[Candidate]:
+        """Every program that was given to the evaluator, in order, with its verdict."""
+        return self.search.history
+
+    @property
+    def elapsed_s(self) -> float:
+        """Wall seconds since the run was made."""
+        return self._clock() - self._began
+
+    def out_of_time(self) -> bool:
+        """Whether the time budget is spent."""
+        return self.budget.seconds is not None and self.elapsed_s >= self.budget.seconds
+
+    def run(self, agent: Agent) -> Stopped:
+        """Measure the unscheduled program, then let `agent` search; what it raises comes out.
+
+        Ctrl-C ends the search and is answered by `Stopped.INTERRUPTED`: nothing is lost.
+        """
+        try:
+            self._ask(self.start, free=True)
+            agent.run(self.search)
+        except KeyboardInterrupt:
+            self.stopped = Stopped.INTERRUPTED
+        except _BudgetIgnored:
+            pass
+        return self.stopped
+
+    def evaluate(self, program: Program) -> Evaluation | None:
+        """The verdict on `program`, or None once the budget is spent."""
+        known = self._by_ir.get(program.ir_key)
+        if known is not None:
+            return known
+        spent = self._spent()
+        if spent is not None:
+            self.stopped = spent
+            self._ignored += 1
+            if self._ignored > _PATIENCE:
+                raise _BudgetIgnored
+            return None
+        return self._ask(program, free=False)
+
+    def ranked(self) -> list[Candidate]:
+        """Programs that passed, best first, one for each code key; ties go to the earlier one."""
+        first: dict[str, Candidate] = {}
+        for candidate in self.history:
+            if candidate.evaluation.passed:
+                first.setdefault(candidate.evaluation.code_key, candidate)
+        return sorted(first.values(), key=lambda c: -(c.evaluation.speedup or 0.0))
+
+    def _spent(self) -> Stopped | None:
+        if self.used >= self.budget.trials:
+            return Stopped.TRIALS
+        if self._free_calls_left <= 0:
+            return Stopped.DUPLICATES
+        return Stopped.TIME if self.out_of_time() else None
+
+    def _ask(self, program: Program, free: bool) -> Evaluation:
+        began = self._clock()
+        evaluation = self.evaluator.evaluate(program)
+        self.evaluator_s += self._clock() - began
+        if evaluation.ir_key != program.ir_key:
+            raise EvaluationError(
+                f"the evaluator answered for IR {evaluation.ir_key}, not {program.ir_key}"
+            )
+        known = self._by_code.get(evaluation.code_key) if evaluation.code_key else None
+        if known is not None:
+            evaluation = replace(known, ir_key=program.ir_key)
+        elif evaluation.code_key:
+            self._by_code[evaluation.code_key] = evaluation
+        charged = known is None and not free
+        if charged:
+            self.used += 1
+        else:
+            self._free_calls_left -= 1
+        self._by_ir[program.ir_key] = evaluation
+        self._record(Candidate(program, evaluation), charged)
+        return evaluation
+
+    def _record(self, candidate: Candidate, charged: bool) -> None:
+        self.search.history.append(candidate)
+        best = self.trials[-1].best_speedup if self.trials else 1.0
+        trial = Trial(
+            number=self.used,
+            charged=charged,
+            candidate=candidate,
+            predicted_us=self.cost.predict_us(candidate.program),
+            best_speedup=max(best, candidate.evaluation.speedup or 0.0),
+            elapsed_s=self.elapsed_s,
+        )
+        self.trials.append(trial)
+        if self._on_trial is not None:
+            self._on_trial(trial)

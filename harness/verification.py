@@ -1,0 +1,74 @@
+"""Picks the winner of a run: the best candidates, re-measured in full, and one number to report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tirgym.harness.agent import Candidate
+from tirgym.harness.evaluation import Evaluation, Level
+from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.program import Program
+from tirgym.harness.status import Status
+
+__all__ = ["Verdict", "evaluate_in_full", "verify_best"]
+
+_NOISY_RETRIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The program to keep, its full evaluation, and all that was checked on the way."""
+
+    candidate: Candidate
+    """the winner; its evaluation is at `Level.FULL` and independent of the choice"""
+    checked: tuple[Candidate, ...]
+    """full evaluations that the choice was made from, in the order of the search's ranking"""
+
+
+def evaluate_in_full(evaluator: Evaluator, program: Program) -> Evaluation:
+    """`program` at `Level.FULL`: fresh seeds, every regime; asked again while NOISY, three times."""
+    evaluation = evaluator.evaluate(program, Level.FULL)
+    for _ in range(_NOISY_RETRIES):
+        if evaluation.status is not Status.NOISY:
+            break
+        evaluation = evaluator.evaluate(program, Level.FULL)
+    return evaluation
+
+
+def verify_best(
+    ranked: Sequence[Candidate],
+    start: Program,
+    evaluator: Evaluator,
+    top: int = 3,
+    on_check: Callable[[Candidate], None] | None = None,
+) -> Verdict:
+    """The best of `ranked` that holds in full, else the unscheduled program.
+
+    The `top` best candidates that pass in full are compared by that second measurement, since the
+    best of many noisy numbers flatters; the winner is then measured once more, and that third
+    number is the one to report. Candidates that fail give way to the next in the ranking.
+    """
+    checked: list[Candidate] = []
+
+    def check(program: Program) -> Candidate:
+        candidate = Candidate(program, evaluate_in_full(evaluator, program))
+        checked.append(candidate)
+        if on_check is not None:
+            on_check(candidate)
+        return candidate
+
+    passed: list[Candidate] = []
+    for candidate in ranked:
+        if len(passed) == top:
+            break
+        full = check(candidate.program)
+        if full.evaluation.passed:
+            passed.append(full)
+    for winner in sorted(passed, key=lambda c: -(c.evaluation.speedup or 0.0)):
+        again = Candidate(winner.program, evaluate_in_full(evaluator, winner.program))
+        speedup = again.evaluation.speedup
+        if speedup is not None and (speedup >= 1.0 or winner.program.ir_key == start.ir_key):
+            return Verdict(again, tuple(checked))
+    naive = Candidate(start, evaluate_in_full(evaluator, start))
+    return Verdict(naive, tuple(checked))
