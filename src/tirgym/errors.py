@@ -54,7 +54,7 @@ class UnknownNameError(UsageError):
 
     def __str__(self) -> str:
         close = difflib.get_close_matches(self.name, self.accepted, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {str(close[0])!r}?" if close else "."
         return f"unknown {self.kind} {self.name!r}{hint} Accepted: {', '.join(self.accepted)}"
 
 

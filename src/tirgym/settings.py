@@ -7,7 +7,7 @@ from pathlib import Path
 
 import platformdirs
 
-__all__ = ["data_dir", "default_threads", "store_path"]
+__all__ = ["data_dir", "debug", "default_threads", "store_path"]
 
 
 def data_dir() -> Path:
@@ -23,3 +23,8 @@ def store_path() -> Path:
 def default_threads() -> int:
     """Threads of the default track: 1, which is stable."""
     return 1
+
+
+def debug() -> bool:
+    """Whether errors show their traceback: TIRGYM_DEBUG set to anything but "" or "0"."""
+    return os.environ.get("TIRGYM_DEBUG", "") not in ("", "0")

@@ -1,0 +1,103 @@
+"""`main`: parses the command line, runs the command, turns errors into one line and an exit code.
+
+Exit codes: 0 success, 1 failure, 2 bad usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tirgym import settings
+from tirgym.cli.catalog import list_command
+from tirgym.cli.search import optimize_command
+from tirgym.cli.show import show_command
+from tirgym.errors import TirgymError, UnknownNameError
+
+__all__ = ["app", "main"]
+
+INTERRUPTED = 130
+
+# Typer has carried its own copy of click's errors since 0.2x; the base class has one name in both.
+_ParserError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+class _Commands(TyperGroup):
+    """A command group that answers an unknown command with the ones that exist."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None:
+            raise UnknownNameError("command", args[0], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
+
+
+def _group(help_text: str) -> typer.Typer:
+    return typer.Typer(
+        cls=_Commands, help=help_text, add_completion=False, pretty_exceptions_enable=False
+    )
+
+
+app = _group("Optimise kernels with search and learning; every speedup is checked and measured.")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tirgym {version('tirgym')}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    ctx: typer.Context,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+        raise typer.Exit(2)
+
+
+app.command("list")(list_command)
+app.command("show")(show_command)
+app.command("optimize")(optimize_command)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code and never raises for what the user typed."""
+    try:
+        code = app(args=None if args is None else list(args), standalone_mode=False)
+        sys.stdout.flush()
+    except TirgymError as error:
+        if settings.debug():
+            raise
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        # The reader went away; nobody is left to tell. Keeps the interpreter's last flush quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        if settings.debug():
+            raise
+        return _fail(str(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except _ParserError as error:
+        return _fail(error.format_message(), error.exit_code)
+    if code == INTERRUPTED:
+        return _fail("interrupted", INTERRUPTED)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    prefix = "tirgym: " if code == INTERRUPTED else "tirgym: error: "
+    print(prefix + line, file=sys.stderr)
+    return code

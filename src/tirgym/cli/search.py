@@ -1,0 +1,181 @@
+"""`tirgym optimize`: search, verify, report."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tirgym.cli.options import (
+    ArchOption,
+    BackendOption,
+    JsonFlag,
+    KernelArgument,
+    SeedOption,
+    ShapeOption,
+    ThreadsOption,
+)
+from tirgym.cli.output import note, print_json, progress_console, result_console, table
+from tirgym.cli.subject import chosen_target, chosen_workload, require_writable
+from tirgym.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from tirgym.baselines.optimize import OptimizeResult, Progress
+    from tirgym.harness.evaluation import TimingStats
+
+__all__ = ["optimize_command"]
+
+
+def optimize_command(
+    kernel: KernelArgument,
+    agent: Annotated[
+        str, typer.Option("--agent", help="random, greedy, beam, or package.module:Class.")
+    ] = "beam",
+    trials: Annotated[int, typer.Option("--trials", help="Programs to build and measure.")] = 64,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", help="Time limit of the search.", show_default="none"),
+    ] = None,
+    seed: SeedOption = 0,
+    shape: ShapeOption = None,
+    backend: BackendOption = None,
+    arch: ArchOption = None,
+    threads: ThreadsOption = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Save the trace here.", show_default=False)
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", help="Save a picture of the search here.", show_default=False),
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Search for a faster program of a kernel; the answer is checked in full and re-measured."""
+    from tirgym.baselines.registry import make_agent
+
+    _require_budget(trials, seconds, seed)
+    workload = chosen_workload(kernel, shape)
+    target = chosen_target(backend, arch, threads)
+    player = make_agent(agent)
+    if out is not None:
+        require_writable(out, "--out")
+    if picture is not None:
+        _require_picture(picture)
+
+    from tirgym.baselines.optimize import optimize
+
+    with _progress_bar(f"{workload} with {player.name}", trials) as advance:
+        result = optimize(
+            workload, player, trials, seconds, seed, target=target, out=out, progress=advance
+        )
+    if picture is not None:
+        from tirgym.baselines.picture import save_picture
+
+        save_picture(result, picture)
+    if json:
+        files = {"trace_file": _text(out), "picture_file": _text(picture)}
+        print_json({**result.to_dict(), **files})
+    else:
+        _report(result, out, picture)
+    if result.stopped == "interrupted":
+        note("interrupted; what was found until then was verified")
+        raise typer.Exit(130)
+    if result.status != "passed":
+        note(f"no number: {result.status}: {result.message}")
+        raise typer.Exit(1)
+
+
+def _require_budget(trials: int, seconds: float | None, seed: int) -> None:
+    if trials < 1:
+        raise InvalidValueError("--trials", trials, "a whole number of at least 1")
+    if seconds is not None and not 0 < seconds < float("inf"):
+        raise InvalidValueError("--seconds", seconds, "a positive number of seconds")
+    if seed < 0:
+        raise InvalidValueError("--seed", seed, "a whole number of at least 0")
+
+
+def _require_picture(picture: Path) -> None:
+    from importlib.util import find_spec
+
+    require_writable(picture, "--picture")
+    if find_spec("matplotlib") is None:
+        accepted = "an install with the plot extra: pip install 'tirgym[plot]'"
+        raise InvalidValueError("--picture", str(picture), accepted)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+@contextmanager
+def _progress_bar(title: str, trials: int) -> Iterator[Callable[[Progress], None]]:
+    """A progress bar on stderr; yields the callback that moves it."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=progress_console()) as bar:
+        task = bar.add_task(title, total=trials, state="measuring the unscheduled program")
+
+        def advance(at: Progress) -> None:
+            best = f"best {at.best_speedup:.2f}x"
+            state = best if at.phase == "search" else f"{at.phase} {best}"
+            bar.update(task, completed=at.used, state=state)
+
+        yield advance
+
+
+def _report(result: OptimizeResult, out: Path | None, picture: Path | None) -> None:
+    """Before/after table, steps, IR diff, and where things were saved."""
+    console = result_console()
+    columns = ("", ">lower quartile µs", ">median µs", ">P95 µs", ">P99 µs", ">speedup")
+    rows = [_row("unscheduled", result.baseline, "1.00x")]
+    if result.speedup is not None and result.speedup_ci is not None:
+        low, high = result.speedup_ci
+        speedup = f"{result.speedup:.2f}x ({low:.2f} to {high:.2f})"
+        rows.append(_row(f"best of {result.trials} trials", result.best, speedup))
+    console.print(table(f"{result.workload} on {result.target}", columns, rows))
+    console.print()
+    for number, step in enumerate(result.trace.transforms, 1):
+        console.print(f"{number:3}. {step}", markup=False)
+    for line in _diff(result.ir_before, result.ir_after):
+        console.print(line)
+    search_s, total_s = (
+        result.seconds["search"] + result.seconds["measure"],
+        result.seconds["total"],
+    )
+    console.print(f"\nsearched {search_s:.1f} s, {total_s:.1f} s with verification")
+    console.print(f"trace    {out or 'not saved (--out trace.json saves it)'}", markup=False)
+    if picture is not None:
+        console.print(f"picture  {picture}", markup=False)
+
+
+def _row(name: str, stats: TimingStats | None, speedup: str) -> list[str]:
+    if stats is None:
+        return [name, "", "", "", "", ""]
+    times = (stats.lower_quartile_us, stats.median_us, stats.p95_us, stats.p99_us)
+    return [name, *(f"{time:.2f}" for time in times), speedup]
+
+
+def _diff(before: str, after: str) -> Iterator[Text]:
+    """Unified diff of two IR texts, coloured."""
+    from rich.text import Text
+
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), "unscheduled", "best", n=2, lineterm=""
+    )
+    for line in lines:
+        yield Text(line, style=styles.get(line[:1], ""))

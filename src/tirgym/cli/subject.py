@@ -1,0 +1,139 @@
+"""From what the user typed to workloads, targets and programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tirgym import settings
+from tirgym.cli.output import note
+from tirgym.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from tirgym.harness.program import Program
+    from tirgym.harness.target import Target
+    from tirgym.harness.trace import Trace
+    from tirgym.kernels_suite.kernel import Workload
+
+__all__ = [
+    "DEFAULT_BACKEND",
+    "Subject",
+    "chosen_target",
+    "chosen_workload",
+    "is_trace",
+    "load_subject",
+    "require_writable",
+]
+
+DEFAULT_BACKEND = "llvm"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program that a command is about, and the trace that it came from, if any."""
+
+    program: Program
+    trace: Trace | None = None
+
+
+def is_trace(text: str) -> bool:
+    """Whether `text` means a trace file: it ends in .json or is a file that is no Python file."""
+    return text.endswith(".json") or (os.path.isfile(text) and not text.endswith(".py"))
+
+
+def parse_shape(texts: Sequence[str], workload: Workload) -> Workload:
+    """`workload` with the sizes of `texts` ("m=64,n=32", "k=8", "tiny") put in, left to right.
+
+    Raises InvalidValueError for an unknown dimension or a size that is no positive integer.
+    """
+    from tirgym.kernels_suite.kernel import Workload
+
+    kernel, shape = workload.kernel, workload.shape
+    form = f"DIM=SIZE,… with {', '.join(shape) or 'no dimension'}, or tiny"
+    for item in (part.strip() for text in texts for part in text.split(",")):
+        if item == "tiny":
+            shape = dict(kernel.tiny_shape)
+            continue
+        name, equals, size = item.partition("=")
+        if not equals or name not in shape:
+            raise InvalidValueError(f"--shape of kernel {kernel.name}", item, form)
+        try:
+            shape[name] = int(size)
+        except ValueError:
+            raise InvalidValueError(f"--shape of kernel {kernel.name}", item, form) from None
+    return Workload.of(kernel, shape)
+
+
+def chosen_workload(kernel: str, shape: Sequence[str] | None) -> Workload:
+    """The workload that `kernel` names (suite name, URI or file.py:name) at `shape`."""
+    from tirgym.kernels_suite.registry import load_workload
+
+    workload = load_workload(kernel)
+    return parse_shape(shape, workload) if shape else workload
+
+
+def chosen_target(
+    backend_name: str | None,
+    arch: str | None,
+    threads: int | None,
+    recorded: Target | None = None,
+) -> Target:
+    """An explicit target; what is not given comes from `recorded`, else from the defaults.
+
+    Raises UnknownNameError, BackendUnavailableError or InvalidValueError.
+    """
+    from tirgym.harness.backend import backend
+
+    name = backend_name or (recorded.backend if recorded else DEFAULT_BACKEND)
+    same_backend = recorded is not None and recorded.backend == name
+    if arch is None and same_backend and recorded is not None:
+        arch = recorded.arch
+    if threads is None:
+        threads = recorded.num_threads if recorded else settings.default_threads()
+    return backend(name).target(arch, threads)
+
+
+def load_subject(
+    text: str,
+    shape: Sequence[str] | None = None,
+    backend_name: str | None = None,
+    arch: str | None = None,
+    threads: int | None = None,
+) -> Subject:
+    """The unscheduled program of a kernel, or the program that a trace makes."""
+    from tirgym.harness.backend import backend
+
+    if not is_trace(text):
+        workload = chosen_workload(text, shape)
+        target = chosen_target(backend_name, arch, threads)
+        return Subject(backend(target.backend).start(workload, target))
+    from tirgym.harness.replay import replay
+    from tirgym.harness.trace import Trace
+
+    if shape:
+        raise InvalidValueError("--shape with a trace", ",".join(shape), "no --shape")
+    trace = Trace.load(text)
+    target = chosen_target(backend_name, arch, threads, recorded=trace.target)
+    if target != trace.target:
+        note(f"warning: {text} was recorded for {trace.target}; it is replayed for {target}")
+    return Subject(replay(trace, target), trace)
+
+
+def require_writable(path: Path, option: str) -> None:
+    """Raise InvalidValueError unless a file can be written at `path`; creates nothing.
+
+    Called before long work, so that the result is not lost at the end.
+    """
+    accepted = "a path in a folder that can be written"
+    if path.is_dir() or path.name == "":
+        raise InvalidValueError(option, str(path), f"{accepted}; this is a folder")
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise InvalidValueError(option, str(path), f"{accepted}; {folder} is a file")
+    if not os.access(folder, os.W_OK | os.X_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise InvalidValueError(option, str(path), f"{accepted}; {folder} is read-only")
