@@ -1,0 +1,22 @@
+"""Compilers as Gymnasium environments; importing this package imports no compiler."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tirgym.envs.registration import ENVIRONMENTS, register_environments
+
+if TYPE_CHECKING:
+    from tirgym.envs.schedule import ScheduleEnv
+    from tirgym.envs.wrappers import EarlyStop
+
+__all__ = ["ENVIRONMENTS", "EarlyStop", "ScheduleEnv", "register_environments"]
+
+_LAZY = {"EarlyStop": "tirgym.envs.wrappers", "ScheduleEnv": "tirgym.envs.schedule"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tirgym.envs' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -9,6 +9,8 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from tirgym.envs.registration import register_environments
+
 if TYPE_CHECKING:
     from tirgym.baselines.optimize import optimize
     from tirgym.harness.session import CompileHarness
@@ -41,6 +43,8 @@ _LAZY = {
     "optimize": "tirgym.baselines.optimize",
     "register_kernel": "tirgym.kernels_suite.registry",
 }
+
+register_environments()
 
 
 def __getattr__(name: str) -> Any:

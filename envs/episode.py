@@ -1,0 +1,90 @@
+"""`Episode`: the state of one episode, and the `info` that is made from it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tirgym.harness.evaluation import Evaluation
+from tirgym.harness.program import Program
+from tirgym.rewards.reward import Reward
+
+__all__ = ["Episode", "LastStep", "make_info"]
+
+
+@dataclass(frozen=True, slots=True)
+class LastStep:
+    """What the last step did; empty after a reset."""
+
+    before: Program | None = None
+    action: str = ""
+    """text form, "STOP", or "" after a reset"""
+    legal: bool = True
+    """False: the action was rejected and changed nothing"""
+    status: str = ""
+    """verdict of the step, "" if nothing was evaluated"""
+    message: str = ""
+    reward: float = 0.0
+    code_key: str = ""
+
+
+@dataclass
+class Episode:
+    """Everything that a step reads and writes; `snapshot` costs microseconds."""
+
+    start: Program
+    program: Program
+    reward: Reward
+    seed: int | None = None
+    steps: int = 0
+    over: bool = False
+    began_s: float = 0.0
+    """monotonic clock at the reset"""
+    best_speedup: float = 1.0
+    code_keys: frozenset[str] = frozenset()
+    """machine code that the episode has had evaluated; their number is the trials"""
+    final: Evaluation | None = None
+    """full verdict on the program that the episode ended with"""
+    last: LastStep = field(default_factory=LastStep)
+
+    def snapshot(self) -> Self:
+        """An independent copy; programs are shared, since they never change."""
+        return replace(self, reward=copy.copy(self.reward))
+
+    def saw(self, evaluation: Evaluation) -> None:
+        """Count `evaluation` as a trial if its machine code is new to the episode."""
+        key = evaluation.code_key or f"ir:{evaluation.ir_key}"
+        if key not in self.code_keys:
+            self.code_keys = self.code_keys | {key}
+
+
+def make_info(episode: Episode, mask: NDArray[np.int8], overflow: int) -> dict[str, Any]:
+    """The `info` of a reset or step: always the same keys, types and shapes.
+
+    `action_mask` (n,) int8 is a new array. `speedup` is over the unscheduled program, as far as the
+    reward has paid it (predicted, with a static reward); `verified` is 1 once the final program
+    passed every regime; `trials` counts different machine code; `overflow` counts the nodes and
+    edges that the observation has no room for.
+    """
+    last = episode.last
+    return {
+        "action_mask": mask.copy(),
+        "workload": episode.program.workload.uri,
+        "transform": last.action,
+        "legal": int(last.legal),
+        "status": last.status,
+        "message": last.message,
+        "ir_key": episode.program.ir_key,
+        "code_key": last.code_key,
+        "speedup": float(episode.reward.speedup),
+        "best_speedup": float(episode.best_speedup),
+        "episode_return": float(episode.reward.total),
+        "steps": episode.steps,
+        "trials": len(episode.code_keys),
+        "verified": int(episode.final is not None and episode.final.passed),
+        "overflow": overflow,
+    }

@@ -1,0 +1,145 @@
+"""From the words of `gym.make` to objects: workloads, rewards, evaluators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.harness.cost import CostModel
+from tirgym.harness.evaluator import Evaluator
+from tirgym.kernels_suite.kernel import Kernel, Shape, Workload
+from tirgym.rewards.reward import Reward
+
+__all__ = [
+    "REWARDS",
+    "SHAPE_SETS",
+    "EvaluatorSource",
+    "KernelLike",
+    "WorkloadSampler",
+    "make_evaluator",
+    "make_reward",
+]
+
+KernelLike = str | Kernel | Workload
+"""A name, URI or "file.py:NAME", a kernel, or a kernel at one shape."""
+
+REWARDS = ("measured", "final", "static", "replay")
+"""Reward names: measured at every step, measured at the end, predicted, and read from the store."""
+
+SHAPE_SETS = ("default", "train", "holdout", "tiny")
+"""Names that stand for shapes of each kernel; one of several is drawn at each reset."""
+
+
+class WorkloadSampler:
+    """Draws the workload of an episode from given kernels and shapes."""
+
+    def __init__(
+        self, kernel: KernelLike | Sequence[KernelLike], shape: Shape | str | None = None
+    ) -> None:
+        many = isinstance(kernel, Sequence) and not isinstance(kernel, str)
+        kernels = list(kernel) if many else [kernel]  # type: ignore[arg-type]
+        if not kernels:
+            raise InvalidValueError("kernel", kernel, "a kernel name, or a list of at least one")
+        self.choices: list[list[Workload]] = [_workloads(one, shape) for one in kernels]  # type: ignore[arg-type]
+
+    def sample(self, rng: np.random.Generator) -> Workload:
+        """A kernel, then one of its shapes, each uniform; draws only where there is a choice."""
+        shapes = self.choices[_draw(rng, len(self.choices))]
+        return shapes[_draw(rng, len(shapes))]
+
+
+def _draw(rng: np.random.Generator, n: int) -> int:
+    return int(rng.integers(n)) if n > 1 else 0
+
+
+def _workloads(kernel: KernelLike, shape: Shape | str | None) -> list[Workload]:
+    from tirgym.kernels_suite.problem import require_reference
+    from tirgym.kernels_suite.registry import load_workload
+
+    if isinstance(kernel, str):
+        base = load_workload(kernel)
+    elif isinstance(kernel, Kernel | Workload):
+        base = Workload.of(kernel) if isinstance(kernel, Kernel) else kernel
+        require_reference(base.kernel)
+    else:
+        raise InvalidValueError("kernel", kernel, "a kernel name, a URI, a Kernel or a Workload")
+    if shape is None or shape == "default":
+        return [base]
+    if isinstance(shape, Mapping):
+        return [Workload.of(base.kernel, {**base.shape, **shape})]
+    sets: dict[str, Sequence[Shape]] = {
+        "train": base.kernel.train,
+        "holdout": base.kernel.holdout,
+        "tiny": (base.kernel.tiny_shape,),
+    }
+    if shape not in sets:
+        accepted = f"dimensions such as {base.shape}, or one of {', '.join(SHAPE_SETS)}"
+        raise InvalidValueError("shape", shape, accepted)
+    if not sets[shape]:
+        raise InvalidValueError(
+            "shape", shape, f"another set: {base.kernel.name} has none of these"
+        )
+    return [Workload.of(base.kernel, one) for one in sets[shape]]
+
+
+def make_reward(reward: str | Reward, cost: CostModel | None) -> Reward:
+    """The reward called `reward`, or the object itself; raises UnknownNameError."""
+    if not isinstance(reward, str):
+        return reward
+    if reward in ("measured", "replay"):
+        from tirgym.rewards.log_speedup import LogSpeedup
+
+        return LogSpeedup()
+    if reward == "final":
+        from tirgym.rewards.final_speedup import FinalSpeedup
+
+        return FinalSpeedup()
+    if reward == "static":
+        from tirgym.rewards.static_cost import StaticCost
+
+        return StaticCost(_default_cost() if cost is None else cost)
+    raise UnknownNameError("reward", reward, REWARDS)
+
+
+def _default_cost() -> CostModel:
+    from tirgym.harness.static_cost import StaticCostModel
+
+    return StaticCostModel()
+
+
+class EvaluatorSource:
+    """One evaluator, shared by an environment and its forks, and made when it is first needed.
+
+    `close` ends an evaluator that was made here, never one that was passed in; the next `get`
+    makes a new one.
+    """
+
+    def __init__(self, given: Evaluator | None, make: Callable[[], Evaluator]) -> None:
+        self._given, self._make = given, make
+        self._made: Evaluator | None = None
+
+    def get(self) -> Evaluator:
+        """The evaluator."""
+        if self._given is not None:
+            return self._given
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def close(self) -> None:
+        """End the evaluator that was made here, if any."""
+        if self._made is not None:
+            made, self._made = self._made, None
+            made.close()
+
+
+def make_evaluator(store: Any, replay: bool) -> Evaluator:
+    """The evaluator of this machine; with `replay` it answers from `store` alone."""
+    from tirgym.harness.local_evaluator import LocalEvaluator
+
+    if replay:
+        raise InvalidValueError("reward", "replay", "a store")
+    return LocalEvaluator(store=store)

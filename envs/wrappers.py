@@ -1,0 +1,44 @@
+"""Wrappers around `ScheduleEnv`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from tirgym.errors import InvalidValueError
+
+__all__ = ["EarlyStop"]
+
+
+class EarlyStop(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
+    """Truncates once the best speedup grew by less than `gain` over the last `patience` steps.
+
+    Counts from the reset, so no episode is cut before `patience` steps. The final program is not
+    evaluated in full, since the environment did not end by itself; send STOP for that.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], patience: int = 8, gain: float = 0.05) -> None:
+        if isinstance(patience, bool) or patience < 1:
+            raise InvalidValueError("patience", patience, "a whole number of at least 1")
+        if not gain >= 0:
+            raise InvalidValueError("gain", gain, "a relative gain of at least 0, such as 0.05")
+        gymnasium.utils.RecordConstructorArgs.__init__(self, patience=patience, gain=gain)
+        super().__init__(env)
+        self.patience, self.gain = patience, gain
+        self._best: list[float] = []
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        observation, info = self.env.reset(**kwargs)
+        self._best = [info["best_speedup"]]
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, and truncate when the gain has dried up."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._best.append(info["best_speedup"])
+        if len(self._best) > self.patience:
+            before = self._best[-1 - self.patience]
+            truncated = truncated or (not terminated and self._best[-1] < before * (1 + self.gain))
+        return observation, reward, terminated, truncated, info

@@ -1,0 +1,51 @@
+"""`GraphSpace`: the graph as a `gymnasium.spaces.Graph`, of any size ("graph")."""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium.spaces import Box, Graph, GraphInstance
+from numpy.typing import NDArray
+
+from tirgym.harness.program import Program
+from tirgym.spaces.graph import BOUND, EDGE_FEATURES, NODE_FEATURES, EdgeType, IRGraph
+from tirgym.spaces.transform_space import TransformSpace
+
+__all__ = ["GraphObservation", "GraphSpace", "to_instance"]
+
+
+class GraphSpace(Graph):
+    """Nodes as `NODE_FEATURES`; edges as one-hot `EdgeType` and then `EDGE_FEATURES`.
+
+    Stable-Baselines3 and Minari cannot hold this space (use "dict" there); AsyncVectorEnv needs
+    `shared_memory=False` for it.
+    """
+
+    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
+        width = len(EdgeType) + len(EDGE_FEATURES)
+        super().__init__(
+            node_space=Box(-BOUND, BOUND, (len(NODE_FEATURES),), np.float32),
+            edge_space=Box(-BOUND, BOUND, (width,), np.float32),
+            seed=seed,
+        )
+
+
+def to_instance(graph: IRGraph) -> GraphInstance:
+    """`graph` as a member of `GraphSpace`: nodes, edges, and edge_links (edges, 2) in int32."""
+    one_hot = np.eye(len(EdgeType), dtype=np.float32)[graph.edge_types]
+    edges = np.concatenate([one_hot, graph.edges], axis=1)
+    return GraphInstance(graph.nodes.copy(), edges, graph.links.T.copy())
+
+
+class GraphObservation:
+    """Nodes without padding: hardware, loops, blocks, buffers, numbered as in `IRGraph`."""
+
+    def __init__(self, actions: TransformSpace) -> None:
+        self.space = GraphSpace()
+
+    def observe(self, program: Program, graph: IRGraph, mask: NDArray[np.int8]) -> GraphInstance:
+        """The graph; the mask and the targeted nodes stand in `info`."""
+        return to_instance(graph)
+
+    def overflow(self, graph: IRGraph) -> int:
+        """0: a graph of any size is shown in full."""
+        return 0

@@ -1,0 +1,126 @@
+"""`PaddedObservation`: the graph in arrays of fixed shape ("dict"), for MLP and SB3 policies."""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium.spaces import Box, Dict
+from numpy.typing import NDArray
+
+from tirgym.harness.program import Program
+from tirgym.harness.vocabulary import Vocabulary
+from tirgym.spaces.graph import BOUND, EDGE_FEATURES, NODE_FEATURES, EdgeType, IRGraph, target_slots
+from tirgym.spaces.transform_space import TransformSpace
+
+__all__ = ["MAX_BUFFERS", "MAX_EDGES", "PaddedObservation", "action_slots"]
+
+MAX_BUFFERS = 24
+MAX_EDGES = 640
+
+
+def _starts(vocabulary: Vocabulary) -> tuple[int, int, int, int]:
+    """First slot of hardware, loops, blocks and buffers."""
+    limits = vocabulary.limits
+    return 0, 1, 1 + limits.max_loops, 1 + limits.max_loops + limits.max_blocks
+
+
+def action_slots(vocabulary: Vocabulary) -> NDArray[np.int32]:
+    """(len(vocabulary) + 1,): slot that each action targets; a constant of the vocabulary."""
+    kind, index = target_slots(vocabulary)
+    return np.array(_starts(vocabulary), np.int32)[kind] + index
+
+
+class PaddedObservation:
+    """Slots: 0 is the hardware node, then `max_loops` loops, `max_blocks` blocks, `MAX_BUFFERS`.
+
+    The limits are those of the vocabulary, so loop i always stands in slot 1 + i and
+    `action_node` is the same in every state. `nodes` (slots, len(NODE_FEATURES)) and `edge_attr`
+    (MAX_EDGES, len(EDGE_FEATURES)) are float32 in [-8, 8]; `node_mask` and `edge_mask` mark the
+    slots that are in use, all others are zero; `edge_index` (2, MAX_EDGES) holds source and target
+    slots, `edge_type` `EdgeType`s; `action_mask` (n,) is 1 for legal actions, STOP last, and
+    `action_node` (n,) gives the slot that each action targets. `overflow` (4,) counts the loops,
+    blocks, buffers and edges that found no slot (an edge also goes when one of its ends does).
+    """
+
+    def __init__(self, actions: TransformSpace) -> None:
+        vocabulary = actions.vocabulary
+        self._starts = _starts(vocabulary)
+        self._room = (1, vocabulary.limits.max_loops, vocabulary.limits.max_blocks, MAX_BUFFERS)
+        self._slots = sum(self._room)
+        self._action_node = action_slots(vocabulary)
+        top = self._slots - 1
+        n, slots = int(actions.n), self._slots
+        self.space = Dict(
+            {
+                "nodes": Box(-BOUND, BOUND, (slots, len(NODE_FEATURES)), np.float32),
+                "node_mask": Box(0, 1, (slots,), np.int8),
+                "edge_index": Box(0, top, (2, MAX_EDGES), np.int32),
+                "edge_type": Box(0, len(EdgeType) - 1, (MAX_EDGES,), np.int32),
+                "edge_attr": Box(-BOUND, BOUND, (MAX_EDGES, len(EDGE_FEATURES)), np.float32),
+                "edge_mask": Box(0, 1, (MAX_EDGES,), np.int8),
+                "action_mask": Box(0, 1, (n,), np.int8),
+                "action_node": Box(0, top, (n,), np.int32),
+                "overflow": Box(0, 2**31 - 1, (4,), np.int32),
+            }
+        )
+
+    def overflow(self, graph: IRGraph) -> int:
+        """Loops, blocks, buffers and edges without a slot."""
+        if self._fits(graph):
+            return 0
+        nodes = sum(max(0, n - room) for n, room in zip(graph.counts, self._room, strict=True))
+        return nodes + int(np.count_nonzero(~self._kept_edges(graph)))
+
+    def observe(
+        self, program: Program, graph: IRGraph, mask: NDArray[np.int8]
+    ) -> dict[str, NDArray[np.generic]]:
+        """The padded arrays, all new."""
+        nodes = np.zeros((self._slots, len(NODE_FEATURES)), np.float32)
+        node_mask = np.zeros(self._slots, np.int8)
+        slot_of = np.empty(sum(graph.counts), np.int32)
+        start = 0
+        for count, room, first in zip(graph.counts, self._room, self._starts, strict=True):
+            kept = min(count, room)
+            nodes[first : first + kept] = graph.nodes[start : start + kept]
+            node_mask[first : first + kept] = 1
+            slot_of[start : start + count] = np.arange(first, first + count)
+            start += count
+        overflow = np.zeros(4, np.int32)
+        links, types, edges = graph.links, graph.edge_types, graph.edges
+        if not self._fits(graph):
+            keep = self._kept_edges(graph)
+            links, types, edges = links[:, keep], types[keep], edges[keep]
+            lost = [n - room for n, room in zip(graph.counts[1:], self._room[1:], strict=True)]
+            overflow[:] = (*(max(0, n) for n in lost), graph.links.shape[1] - int(keep.sum()))
+        count = links.shape[1]
+        edge_index = np.zeros((2, MAX_EDGES), np.int32)
+        edge_type = np.zeros(MAX_EDGES, np.int32)
+        edge_attr = np.zeros((MAX_EDGES, len(EDGE_FEATURES)), np.float32)
+        edge_mask = np.zeros(MAX_EDGES, np.int8)
+        edge_index[:, :count] = slot_of[links]
+        edge_type[:count] = types
+        edge_attr[:count] = edges
+        edge_mask[:count] = 1
+        return {
+            "nodes": nodes,
+            "node_mask": node_mask,
+            "edge_index": edge_index,
+            "edge_type": edge_type,
+            "edge_attr": edge_attr,
+            "edge_mask": edge_mask,
+            "action_mask": mask.copy(),
+            "action_node": self._action_node.copy(),
+            "overflow": overflow,
+        }
+
+    def _fits(self, graph: IRGraph) -> bool:
+        return graph.links.shape[1] <= MAX_EDGES and all(
+            n <= room for n, room in zip(graph.counts, self._room, strict=True)
+        )
+
+    def _kept_edges(self, graph: IRGraph) -> NDArray[np.bool_]:
+        """(edges,): both ends have a slot, and it is among the first MAX_EDGES such edges."""
+        place = np.concatenate(
+            [np.arange(n) < room for n, room in zip(graph.counts, self._room, strict=True)]
+        )
+        keep: NDArray[np.bool_] = place[graph.links[0]] & place[graph.links[1]]
+        return keep & (np.cumsum(keep) <= MAX_EDGES)
