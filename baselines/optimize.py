@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 from tirgym.baselines.registry import make_agent
 from tirgym.harness.agent import Agent, Budget, Candidate
+from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluation import Evaluation, TimingStats
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
@@ -20,6 +20,7 @@ from tirgym.harness.session import CompileHarness
 from tirgym.harness.target import Target
 from tirgym.harness.trace import Trace, TraceResult
 from tirgym.harness.verification import Verdict, verify_best
+from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Workload
 
 __all__ = ["OptimizeResult", "Phase", "Progress", "optimize"]
@@ -135,6 +136,8 @@ def optimize(
     target: Target | None = None,
     store: Any = None,
     evaluator: Evaluator | None = None,
+    vocabulary: Vocabulary | None = None,
+    cost: CostModel | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
     verify_top: int = 3,
@@ -146,16 +149,23 @@ def optimize(
     table, "package.module:Class", or an agent. `trials` and `seconds` limit the search; the
     verification comes on top. `out` gets the trace: whenever the best improves it is written whole,
     marked "unverified", and at the end with the verified number. Ctrl-C ends the search early;
-    what was found is verified and returned. `store` and `evaluator` are those of CompileHarness.
+    what was found is verified and returned. `store`, `evaluator`, `vocabulary` and `cost` are those
+    of CompileHarness.
     """
     began = time.monotonic()
     if isinstance(agent, str):
         agent = make_agent(agent, **(agent_options or {}))
     target = target or Target("llvm", "", 1)
     harness = CompileHarness(
-        target.backend, target.arch or None, target.num_threads, store=store, evaluator=evaluator
+        target.backend,
+        target.arch or None,
+        target.num_threads,
+        store=store,
+        evaluator=evaluator,
+        vocabulary=vocabulary,
+        cost=cost,
     )
-    with harness if evaluator is None else nullcontext(harness):
+    with harness:
         start = harness.load_ir(workload)
         writer = _PartialTrace(harness, agent.name, seed, out)
 
