@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tirgym.errors import TargetMismatchError
+from tirgym.errors import IllegalTransformError, TargetMismatchError
 from tirgym.harness.backend import backend
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
@@ -12,23 +12,30 @@ from tirgym.harness.trace import Trace
 from tirgym.harness.transforms import parse_transform
 from tirgym.kernels_suite.registry import load_workload
 
-__all__ = ["replay", "replay_steps"]
+__all__ = ["replay", "replay_steps", "require_key"]
 
 
 def replay_steps(trace: Trace, target: Target | None = None) -> Iterator[Program]:
     """The unscheduled program of `trace`, then the program after each transform.
 
     `target` replaces the recorded one. All text is parsed before the first program is made.
-    Raises UsageError for an unknown kernel, transform or backend, and IllegalTransformError for a
-    step that is not legal on the target.
+    Raises UsageError for an unknown kernel, transform or backend, IllegalTransformError for a step
+    that is not legal, and TargetMismatchError if that is so for another target than the recorded.
     """
     workload = load_workload(trace.workload)
     transforms = [parse_transform(text) for text in trace.transforms]
     target = target or trace.target
     program = backend(target.backend).start(workload, target)
     yield program
-    for transform in transforms:
-        program = program.apply(transform)
+    for number, transform in enumerate(transforms, 1):
+        try:
+            program = program.apply(transform)
+        except IllegalTransformError as error:
+            if target == trace.target:
+                raise
+            raise TargetMismatchError(
+                f"step {number} of a trace for {trace.target} cannot be replayed for {target}: {error}"
+            ) from error
         yield program
 
 

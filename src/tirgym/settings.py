@@ -7,7 +7,7 @@ from pathlib import Path
 
 import platformdirs
 
-__all__ = ["data_dir", "debug", "default_threads", "store_path"]
+__all__ = ["c_compiler", "data_dir", "debug", "default_threads", "store_path"]
 
 
 def data_dir() -> Path:
@@ -28,3 +28,8 @@ def default_threads() -> int:
 def debug() -> bool:
     """Whether errors show their traceback: TIRGYM_DEBUG set to anything but "" or "0"."""
     return os.environ.get("TIRGYM_DEBUG", "") not in ("", "0")
+
+
+def c_compiler() -> str | None:
+    """Command of the C compiler that links exported libraries: CC, None to look for one."""
+    return os.environ.get("CC") or None

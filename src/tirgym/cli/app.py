@@ -16,8 +16,11 @@ from typer.core import TyperGroup
 
 from tirgym import settings
 from tirgym.cli.catalog import list_command
+from tirgym.cli.doctor import doctor_command
+from tirgym.cli.export import export_command
 from tirgym.cli.search import optimize_command
 from tirgym.cli.show import show_command
+from tirgym.cli.traces import replay_command, verify_command
 from tirgym.errors import TirgymError, UnknownNameError
 
 __all__ = ["app", "main"]
@@ -66,8 +69,12 @@ def _root(
 
 
 app.command("list")(list_command)
+app.command("doctor")(doctor_command)
 app.command("show")(show_command)
 app.command("optimize")(optimize_command)
+app.command("verify")(verify_command)
+app.command("replay")(replay_command)
+app.command("export")(export_command)
 
 
 def main(args: Sequence[str] | None = None) -> int:

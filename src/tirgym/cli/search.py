@@ -20,6 +20,7 @@ from tirgym.cli.options import (
     ThreadsOption,
 )
 from tirgym.cli.output import note, print_json, progress_console, result_console, table
+from tirgym.cli.records import TIMING_COLUMNS, speedup_text, timing_row
 from tirgym.cli.subject import chosen_target, chosen_workload, require_writable
 from tirgym.errors import InvalidValueError
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tirgym.baselines.optimize import OptimizeResult, Progress
-    from tirgym.harness.evaluation import TimingStats
 
 __all__ = ["optimize_command"]
 
@@ -140,13 +140,13 @@ def _progress_bar(title: str, trials: int) -> Iterator[Callable[[Progress], None
 def _report(result: OptimizeResult, out: Path | None, picture: Path | None) -> None:
     """Before/after table, steps, IR diff, and where things were saved."""
     console = result_console()
-    columns = ("", ">lower quartile µs", ">median µs", ">P95 µs", ">P99 µs", ">speedup")
-    rows = [_row("unscheduled", result.baseline, "1.00x")]
-    if result.speedup is not None and result.speedup_ci is not None:
-        low, high = result.speedup_ci
-        speedup = f"{result.speedup:.2f}x ({low:.2f} to {high:.2f})"
-        rows.append(_row(f"best of {result.trials} trials", result.best, speedup))
-    console.print(table(f"{result.workload} on {result.target}", columns, rows))
+    rows = [timing_row("unscheduled", result.baseline, "1.00x")]
+    if result.speedup is not None:
+        speedup = speedup_text(result.speedup, result.speedup_ci)
+        rows.append(timing_row(f"best of {result.trials} trials", result.best, speedup))
+    console.print(
+        table(f"{result.workload} on {result.target}", (*TIMING_COLUMNS, ">speedup"), rows)
+    )
     console.print()
     for number, step in enumerate(result.trace.transforms, 1):
         console.print(f"{number:3}. {step}", markup=False)
@@ -160,13 +160,6 @@ def _report(result: OptimizeResult, out: Path | None, picture: Path | None) -> N
     console.print(f"trace    {out or 'not saved (--out trace.json saves it)'}", markup=False)
     if picture is not None:
         console.print(f"picture  {picture}", markup=False)
-
-
-def _row(name: str, stats: TimingStats | None, speedup: str) -> list[str]:
-    if stats is None:
-        return [name, "", "", "", "", ""]
-    times = (stats.lower_quartile_us, stats.median_us, stats.p95_us, stats.p99_us)
-    return [name, *(f"{time:.2f}" for time in times), speedup]
 
 
 def _diff(before: str, after: str) -> Iterator[Text]:

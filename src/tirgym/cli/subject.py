@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from tirgym.cli.output import note
 from tirgym.errors import InvalidValueError
 
 if TYPE_CHECKING:
+    from tirgym.harness.evaluation import Evaluation
     from tirgym.harness.program import Program
     from tirgym.harness.target import Target
     from tirgym.harness.trace import Trace
@@ -23,9 +25,11 @@ __all__ = [
     "Subject",
     "chosen_target",
     "chosen_workload",
+    "evaluate_fully",
     "is_trace",
     "load_subject",
     "require_writable",
+    "target_to_run",
 ]
 
 DEFAULT_BACKEND = "llvm"
@@ -122,8 +126,35 @@ def load_subject(
     return Subject(replay(trace, target), trace)
 
 
+def target_to_run(
+    trace: Trace, backend_name: str | None, arch: str | None, threads: int | None
+) -> Target:
+    """The target to run `trace` for: what is given, else this machine with the recorded threads.
+
+    Says so on stderr when that is not the recorded target, since numbers are then not comparable.
+    """
+    if threads is None:
+        threads = trace.target.num_threads
+    target = chosen_target(backend_name or trace.target.backend, arch, threads)
+    if target != trace.target:
+        note(f"warning: recorded for {trace.target}, run for {target}: numbers do not compare")
+    return target
+
+
+def evaluate_fully(program: Program) -> Evaluation:
+    """Judge and time one program in full, in a worker that ends afterwards."""
+    from tirgym.harness.local_evaluator import LocalEvaluator
+    from tirgym.harness.verification import evaluate_in_full
+
+    evaluator = LocalEvaluator()
+    try:
+        return evaluate_in_full(evaluator, program)
+    finally:
+        evaluator.close()
+
+
 def require_writable(path: Path, option: str) -> None:
-    """Raise InvalidValueError unless a file can be written at `path`; creates nothing.
+    """Raise InvalidValueError unless a file can be written at `path`; leaves nothing.
 
     Called before long work, so that the result is not lost at the end.
     """
@@ -135,5 +166,7 @@ def require_writable(path: Path, option: str) -> None:
         folder = folder.parent
     if not folder.is_dir():
         raise InvalidValueError(option, str(path), f"{accepted}; {folder} is a file")
-    if not os.access(folder, os.W_OK | os.X_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise InvalidValueError(option, str(path), f"{accepted}; {folder} is read-only")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InvalidValueError(option, str(path), f"{accepted} ({error.strerror})") from None
