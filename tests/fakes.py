@@ -8,7 +8,7 @@ from tirgym.harness.evaluation import Evaluation, GateReport, Level, Measurement
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
 
-__all__ = ["StepCost", "ScriptedEvaluator", "passed", "timing", "verdict"]
+__all__ = ["FakeCost", "FakeEvaluator", "passed", "timing", "verdict"]
 
 
 def timing(us: float) -> TimingStats:
@@ -51,7 +51,7 @@ def verdict(
     )
 
 
-class ScriptedEvaluator:
+class FakeEvaluator:
     """Answers from a script, then by `otherwise`: a speedup that grows by 10 % with each transform.
 
     A script entry is a status, a speedup, or an evaluation. `calls` records (IR key, level).
@@ -82,7 +82,7 @@ class ScriptedEvaluator:
         self.closed = True
 
 
-class StepCost:
+class FakeCost:
     """Predicts 100 µs, 10 % less for each applied transform."""
 
     def __init__(self) -> None:
