@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -155,8 +156,8 @@ class Kernel:
             if set(shape) != dims:
                 accepted = f"the dimensions {', '.join(self.train[0])}"
                 raise InvalidValueError(f"shape of kernel {self.name}", dict(shape), accepted)
-        if "dtype" in dims or not self.name.isidentifier():
-            accepted = "a Python identifier, and no dimension called dtype"
+        if "dtype" in dims or not re.fullmatch("[A-Za-z0-9_]+", self.name):
+            accepted = "letters, digits and underscores, and no dimension called dtype"
             raise InvalidValueError("kernel name or dimensions", (self.name, *dims), accepted)
 
     def __hash__(self) -> int:

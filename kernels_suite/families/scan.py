@@ -1,0 +1,64 @@
+"""Prefix sums in float32."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tirgym.kernels_suite.kernel import Kernel, Shape
+from tirgym.kernels_suite.scales import of_absolute
+
+if TYPE_CHECKING:
+    from tvm.tirx import PrimFunc
+
+CHUNK = 16
+
+
+def build_cumsum(shape: Shape) -> PrimFunc:
+    """out[i, j] = sum of x[i, k] over k <= j, row by row, in chunks of 16 columns.
+
+    A sequential scan block reads what it wrote, so TensorIR would let nobody reorder, vectorize
+    or fuse it. This form is reductions alone, n (16 + n / 16^2) additions a row: the sum of each
+    chunk, the sum of the chunks before it, and the sum within the chunk up to j.
+    """
+    from tvm import te, tirx
+
+    m, n = shape["m"], shape["n"]
+    chunks, zero = -(-n // CHUNK), tirx.const(0.0, "float32")
+    x = te.placeholder((m, n), "float32", "x")
+    k, s = te.reduce_axis((0, CHUNK), "k"), te.reduce_axis((0, CHUNK), "s")
+    b = te.reduce_axis((0, chunks), "b")
+    total = te.compute(
+        (m, chunks),
+        lambda i, c: te.sum(
+            tirx.if_then_else(c * CHUNK + k < n, x[i, c * CHUNK + k], zero), axis=k
+        ),
+        "total",
+    )
+    before = te.compute(
+        (m, chunks),
+        lambda i, c: te.sum(tirx.if_then_else(b < c, total[i, b], zero), axis=b),
+        "before",
+    )
+    within = te.compute(
+        (m, n),
+        lambda i, j: te.sum(
+            tirx.if_then_else(s <= j % CHUNK, x[i, j // CHUNK * CHUNK + s], zero), axis=s
+        ),
+        "within",
+    )
+    out = te.compute((m, n), lambda i, j: before[i, j // CHUNK] + within[i, j], "out")
+    return te.create_prim_func([x, out])
+
+
+CUMSUM = Kernel(
+    name="cumsum",
+    family="scan",
+    build=build_cumsum,
+    reference=lambda x: np.cumsum(x, axis=1),
+    scale=of_absolute(lambda x: np.cumsum(x, axis=1)),
+    train=({"m": 100, "n": 500}, {"m": 300, "n": 200}, {"m": 128, "n": 512}),
+    holdout=({"m": 31, "n": 257}, {"m": 17, "n": 127}, {"m": 3, "n": 1}),
+    tiny={"m": 4, "n": 40},
+)
