@@ -57,8 +57,8 @@ ATTENTION = Kernel(
         "k": Values(huge=2.0**-20, decades=0.5),
     },
     train=(
-        {"heads": 4, "n": 120, "d": 40},
-        {"heads": 3, "n": 100, "d": 60},
+        {"heads": 4, "n": 112, "d": 48},
+        {"heads": 3, "n": 96, "d": 56},
         {"heads": 4, "n": 128, "d": 32},
     ),
     holdout=(

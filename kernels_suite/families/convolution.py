@@ -43,7 +43,7 @@ CONV1D = Kernel(
     reference=conv1d,
     scale=of_absolute(conv1d),
     train=(
-        {"c": 24, "n": 502, "o": 40, "k": 3},
+        {"c": 24, "n": 482, "o": 40, "k": 3},
         {"c": 12, "n": 1004, "o": 20, "k": 5},
         {"c": 32, "n": 256, "o": 32, "k": 3},
     ),
@@ -124,7 +124,7 @@ CONV2D = Kernel(
     reference=conv2d,
     scale=of_absolute(conv2d),
     train=(
-        {"c": 12, "h": 30, "w": 42, "o": 24, "k": 3},
+        {"c": 12, "h": 30, "w": 50, "o": 24, "k": 3},
         {"c": 6, "h": 44, "w": 60, "o": 10, "k": 5},
         {"c": 16, "h": 34, "w": 34, "o": 16, "k": 3},
     ),
@@ -139,7 +139,7 @@ CONV2D_STRIDED = Kernel(
     reference=conv2d_strided,
     scale=of_absolute(conv2d_strided),
     train=(
-        {"c": 12, "h": 57, "w": 73, "o": 24, "k": 3},
+        {"c": 12, "h": 57, "w": 97, "o": 24, "k": 3},
         {"c": 6, "h": 84, "w": 100, "o": 10, "k": 5},
         {"c": 16, "h": 65, "w": 65, "o": 16, "k": 3},
     ),
@@ -154,7 +154,7 @@ CONV2D_PADDED = Kernel(
     reference=conv2d_padded,
     scale=of_absolute(conv2d_padded),
     train=(
-        {"c": 12, "h": 28, "w": 40, "o": 24, "k": 3},
+        {"c": 12, "h": 28, "w": 48, "o": 24, "k": 3},
         {"c": 6, "h": 40, "w": 56, "o": 10, "k": 5},
         {"c": 16, "h": 32, "w": 32, "o": 16, "k": 3},
     ),

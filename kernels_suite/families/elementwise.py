@@ -18,7 +18,7 @@ from tirgym.kernels_suite.scales import of_absolute
 if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
 
-TRAIN = ({"m": 800, "n": 900}, {"m": 240, "n": 3000}, {"m": 512, "n": 512})
+TRAIN = ({"m": 800, "n": 880}, {"m": 240, "n": 2960}, {"m": 512, "n": 512})
 HOLDOUT = ({"m": 127, "n": 509}, {"m": 65, "n": 33}, {"m": 1, "n": 1})
 TINY = {"m": 12, "n": 20}
 
@@ -87,6 +87,7 @@ GELU = Kernel(
     family="elementwise",
     build=build_gelu,
     reference=activations.gelu,
+    scale=np.abs,
     values={"x": POSITIVE_INFINITIES},
     train=TRAIN,
     holdout=HOLDOUT,
@@ -110,6 +111,7 @@ SILU = Kernel(
     family="elementwise",
     build=build_silu,
     reference=activations.silu,
+    scale=np.abs,
     values={"x": POSITIVE_INFINITIES},
     train=TRAIN,
     holdout=HOLDOUT,

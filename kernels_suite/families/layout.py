@@ -12,7 +12,7 @@ from tirgym.kernels_suite.regimes import default_inputs
 if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
 
-TRAIN = ({"m": 800, "n": 900}, {"m": 240, "n": 3000}, {"m": 512, "n": 512})
+TRAIN = ({"m": 800, "n": 880}, {"m": 240, "n": 2960}, {"m": 512, "n": 512})
 HOLDOUT = ({"m": 127, "n": 509}, {"m": 65, "n": 33}, {"m": 1, "n": 1})
 TINY = {"m": 12, "n": 20}
 
@@ -56,7 +56,7 @@ PERMUTE = Kernel(
     reference=lambda x: x.transpose(1, 2, 0),
     exact=True,
     train=(
-        {"c": 120, "h": 60, "w": 100},
+        {"c": 112, "h": 60, "w": 104},
         {"c": 24, "h": 100, "w": 120},
         {"c": 64, "h": 64, "w": 64},
     ),
@@ -112,7 +112,7 @@ CONCAT = Kernel(
     reference=lambda a, b: np.concatenate((a, b), axis=1),
     exact=True,
     train=(
-        {"m": 800, "n": 350, "k": 550},
+        {"m": 800, "n": 352, "k": 528},
         {"m": 3000, "n": 36, "k": 60},
         {"m": 512, "n": 256, "k": 256},
     ),
@@ -147,7 +147,7 @@ GATHER = Kernel(
     inputs=gather_inputs,
     exact=True,
     train=(
-        {"rows": 900, "m": 800, "n": 900},
+        {"rows": 900, "m": 800, "n": 880},
         {"rows": 900, "m": 3000, "n": 100},
         {"rows": 512, "m": 512, "n": 512},
     ),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
 
 EPSILON = 1e-5
-TRAIN = ({"m": 250, "n": 500}, {"m": 60, "n": 1000}, {"m": 256, "n": 512})
+TRAIN = ({"m": 248, "n": 496}, {"m": 60, "n": 1008}, {"m": 256, "n": 512})
 HOLDOUT = ({"m": 31, "n": 257}, {"m": 65, "n": 127}, {"m": 3, "n": 1})
 TINY = {"m": 6, "n": 20}
 
@@ -135,8 +135,8 @@ BATCHNORM_INFERENCE = Kernel(
     scale=batchnorm_scale,
     values={"variance": Values(positive=True, infinities=(math.inf,))},
     train=(
-        {"c": 60, "h": 100, "w": 120},
-        {"c": 100, "h": 50, "w": 56},
+        {"c": 60, "h": 100, "w": 112},
+        {"c": 100, "h": 50, "w": 72},
         {"c": 32, "h": 64, "w": 64},
     ),
     holdout=({"c": 13, "h": 31, "w": 37}, {"c": 17, "h": 15, "w": 33}, {"c": 1, "h": 1, "w": 1}),

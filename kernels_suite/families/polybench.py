@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
 
 ALPHA, BETA = 1.5, 1.2
-TRAIN = ({"m": 380, "n": 420}, {"m": 120, "n": 1300}, {"m": 384, "n": 384})
+TRAIN = ({"m": 376, "n": 432}, {"m": 120, "n": 1296}, {"m": 384, "n": 384})
 HOLDOUT = ({"m": 127, "n": 257}, {"m": 65, "n": 33}, {"m": 1, "n": 3})
 TINY = {"m": 14, "n": 18}
 
@@ -114,7 +114,7 @@ MVT = Kernel(
     reference=mvt,
     scale=of_absolute(mvt),
     num_outputs=2,
-    train=({"n": 420}, {"n": 300}, {"n": 384}),
+    train=({"n": 432}, {"n": 304}, {"n": 384}),
     holdout=({"n": 257}, {"n": 65}, {"n": 1}),
     tiny={"n": 16},
 )
@@ -151,7 +151,7 @@ GEMVER = Kernel(
     scale=of_absolute(gemver),
     # a product of five inputs
     values={name: Values(huge=2.0**12) for name in ("a", "u1", "v1", "u2", "v2", "y", "z")},
-    train=({"n": 420}, {"n": 300}, {"n": 384}),
+    train=({"n": 432}, {"n": 304}, {"n": 384}),
     holdout=({"n": 257}, {"n": 65}, {"n": 1}),
     tiny={"n": 16},
 )
@@ -176,7 +176,7 @@ SYRK = Kernel(
     build=build_syrk,
     reference=lambda a, c: ALPHA * a @ a.T + BETA * c,
     scale=of_absolute(lambda a, c: ALPHA * a @ a.T + BETA * c),
-    train=({"n": 150, "k": 180}, {"n": 120, "k": 300}, {"n": 128, "k": 128}),
+    train=({"n": 144, "k": 176}, {"n": 120, "k": 300}, {"n": 128, "k": 128}),
     holdout=({"n": 67, "k": 113}, {"n": 65, "k": 33}, {"n": 3, "k": 1}),
     tiny={"n": 10, "k": 14},
 )
@@ -203,7 +203,7 @@ TWO_MM = Kernel(
     reference=lambda a, b, c, d: ALPHA * a @ b @ c + BETA * d,
     scale=of_absolute(lambda a, b, c, d: ALPHA * a @ b @ c + BETA * d),
     train=(
-        {"m": 90, "n": 100, "k": 110, "l": 120},
+        {"m": 88, "n": 104, "k": 112, "l": 120},
         {"m": 60, "n": 150, "k": 70, "l": 140},
         {"m": 96, "n": 96, "k": 96, "l": 96},
     ),

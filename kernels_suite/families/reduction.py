@@ -13,7 +13,7 @@ from tirgym.kernels_suite.scales import of_absolute
 if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
 
-TRAIN = ({"m": 500, "n": 600}, {"m": 30, "n": 9000}, {"m": 512, "n": 512})
+TRAIN = ({"m": 520, "n": 624}, {"m": 300, "n": 1008}, {"m": 512, "n": 512})
 HOLDOUT = ({"m": 127, "n": 257}, {"m": 65, "n": 1009}, {"m": 3, "n": 1})
 TINY = {"m": 8, "n": 24}
 

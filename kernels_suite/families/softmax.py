@@ -12,7 +12,7 @@ from tirgym.kernels_suite.kernel import Array, Kernel, Shape
 if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
 
-TRAIN = ({"m": 250, "n": 500}, {"m": 60, "n": 1000}, {"m": 256, "n": 512})
+TRAIN = ({"m": 248, "n": 496}, {"m": 60, "n": 1008}, {"m": 256, "n": 512})
 HOLDOUT = ({"m": 31, "n": 257}, {"m": 65, "n": 127}, {"m": 3, "n": 1})
 TINY = {"m": 6, "n": 20}
 

@@ -12,7 +12,7 @@ from tirgym.kernels_suite.scales import of_absolute
 if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
 
-TRAIN = ({"m": 800, "n": 900}, {"m": 240, "n": 3000}, {"m": 512, "n": 512})
+TRAIN = ({"m": 800, "n": 880}, {"m": 240, "n": 2960}, {"m": 512, "n": 512})
 HOLDOUT = ({"m": 127, "n": 509}, {"m": 65, "n": 33}, {"m": 1, "n": 1})
 TINY = {"m": 12, "n": 20}
 
