@@ -15,7 +15,7 @@ from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluation import Evaluation, TimingStats
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
-from tirgym.harness.search_run import Stopped, Trial
+from tirgym.harness.search_run import SearchRun, Stopped, Trial
 from tirgym.harness.session import CompileHarness
 from tirgym.harness.target import Target
 from tirgym.harness.trace import Trace, TraceResult
@@ -156,7 +156,7 @@ def optimize(
     if isinstance(agent, str):
         agent = make_agent(agent, **(agent_options or {}))
     target = target or Target("llvm", "", 1)
-    harness = CompileHarness(
+    with CompileHarness(
         target.backend,
         target.arch or None,
         target.num_threads,
@@ -164,65 +164,72 @@ def optimize(
         evaluator=evaluator,
         vocabulary=vocabulary,
         cost=cost,
-    )
-    with harness:
+    ) as harness:
         start = harness.load_ir(workload)
-        writer = _PartialTrace(harness, agent.name, seed, out)
-
-        def on_trial(trial: Trial) -> None:
-            writer.offer(trial.candidate)
-            if progress is not None:
-                elapsed = time.monotonic() - began
-                best = trial.best_speedup
-                last = trial.candidate
-                progress(Progress(Phase.SEARCH, trial.number, trials, best, elapsed, last))
-
+        report = _Report(harness, agent.name, seed, trials, began, out, progress)
+        run = harness.search_run(Budget(trials, seconds), seed, report.on_trial)
         setup_s = time.monotonic() - began
-        run = harness.search_run(Budget(trials, seconds), seed, on_trial)
         run.run(agent)
-        search_s = run.elapsed_s
-
-        def on_check(candidate: Candidate) -> None:
-            if progress is not None:
-                elapsed = time.monotonic() - began
-                best = candidate.evaluation.speedup or 0.0
-                progress(Progress(Phase.VERIFY, run.used, trials, best, elapsed, candidate))
-
-        verdict = verify_best(run.ranked(), start, harness.evaluator, verify_top, on_check)
+        search_s = time.monotonic() - began - setup_s
+        verdict = verify_best(run.ranked(), start, harness.evaluator, verify_top, report.on_check)
         total_s = time.monotonic() - began
-        times = {
+        seconds_by_phase = {
             "setup": setup_s,
             "search": search_s - run.evaluator_s,
             "measure": run.evaluator_s,
             "verify": total_s - setup_s - search_s,
             "total": total_s,
         }
-        result = _result(harness, run.trials, run.stopped, agent.name, seed, verdict, times)
-    if out is not None:
-        result.trace.save(out)
-    if progress is not None:
-        best = result.speedup or 0.0
-        progress(Progress(Phase.DONE, run.used, trials, best, total_s, verdict.candidate))
+        result = _result(harness, run, agent.name, seed, verdict, seconds_by_phase)
+    report.on_done(result, verdict.candidate)
     return result
 
 
-class _PartialTrace:
-    """Writes the best program so far to `out`, whole or not at all, marked unverified."""
+class _Report:
+    """Tells the caller how it goes, and keeps the best program so far on disk.
+
+    The file is written whole or not at all, marked unverified until the end.
+    """
 
     def __init__(
-        self, harness: CompileHarness, agent: str, seed: int, out: str | os.PathLike[str] | None
+        self,
+        harness: CompileHarness,
+        agent: str,
+        seed: int,
+        trials: int,
+        began: float,
+        out: str | os.PathLike[str] | None,
+        progress: Callable[[Progress], None] | None,
     ) -> None:
-        self.harness, self.agent, self.seed, self.out = harness, agent, seed, out
+        self.harness, self.agent, self.seed, self.trials = harness, agent, seed, trials
+        self.began, self.out, self.progress = began, out, progress
         self.best = 0.0
+        self.used = 0
 
-    def offer(self, candidate: Candidate) -> None:
-        """Write `candidate` if it is the fastest so far."""
+    def on_trial(self, trial: Trial) -> None:
+        """An answer of the evaluator during the search."""
+        candidate, self.used = trial.candidate, trial.number
         speedup = candidate.evaluation.speedup
-        if self.out is None or speedup is None or speedup <= self.best:
-            return
-        self.best = speedup
-        result = _claim(candidate.evaluation, UNVERIFIED)
-        self.harness.trace_of(candidate, self.agent, self.seed, result).save(self.out)
+        if self.out is not None and speedup is not None and speedup > self.best:
+            self.best = speedup
+            claim = _claim(candidate.evaluation, UNVERIFIED)
+            self.harness.trace_of(candidate, self.agent, self.seed, claim).save(self.out)
+        self._tell(Phase.SEARCH, trial.best_speedup, candidate)
+
+    def on_check(self, candidate: Candidate) -> None:
+        """A full evaluation."""
+        self._tell(Phase.VERIFY, candidate.evaluation.speedup or 0.0, candidate)
+
+    def on_done(self, result: OptimizeResult, candidate: Candidate) -> None:
+        """The end."""
+        if self.out is not None:
+            result.trace.save(self.out)
+        self._tell(Phase.DONE, result.speedup or 0.0, candidate)
+
+    def _tell(self, phase: Phase, best: float, candidate: Candidate) -> None:
+        if self.progress is not None:
+            elapsed = time.monotonic() - self.began
+            self.progress(Progress(phase, self.used, self.trials, best, elapsed, candidate))
 
 
 def _claim(evaluation: Evaluation, status: str) -> TraceResult:
@@ -240,8 +247,7 @@ def _claim(evaluation: Evaluation, status: str) -> TraceResult:
 
 def _result(
     harness: CompileHarness,
-    trials: list[Trial],
-    stopped: Stopped,
+    run: SearchRun,
     agent: str,
     seed: int,
     verdict: Verdict,
@@ -256,8 +262,8 @@ def _result(
         target=program.target,
         agent=agent,
         seed=seed,
-        trials=trials[-1].number if trials else 0,
-        stopped=stopped,
+        trials=run.used,
+        stopped=run.stopped,
         status=evaluation.status.value,
         message=evaluation.message,
         baseline=measured.baseline if measured else None,
@@ -266,7 +272,7 @@ def _result(
         speedup_ci=measured.speedup_ci if measured else None,
         program=program,
         trace=harness.trace_of(verdict.candidate, agent, seed, claim),
-        curve=tuple(trials),
+        curve=tuple(run.trials),
         checked=verdict.checked,
         seconds=seconds,
         ir_before=harness.start.text(),
