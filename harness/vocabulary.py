@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from functools import cached_property
+from typing import NamedTuple
 
 from tirgym.errors import InvalidValueError
 from tirgym.harness.transforms.base import SlotLimits, Transform
 
-__all__ = ["Vocabulary"]
+__all__ = ["Row", "Vocabulary"]
+
+
+class Row(NamedTuple):
+    """Actions that differ only in the node they act on."""
+
+    prototype: Transform
+    """one of them; its node means nothing"""
+    actions: dict[int, int]
+    """action by node: loop, block, or 0"""
 
 
 class Vocabulary(Sequence[Transform]):
@@ -26,6 +37,19 @@ class Vocabulary(Sequence[Transform]):
             self.spans[kind] = (start, len(self._table))
         self._index = {transform: i for i, transform in enumerate(self._table)}
 
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The table as rows of actions that differ only in the node they act on."""
+        rows: dict[tuple[object, ...], dict[int, int]] = {}
+        first: dict[tuple[object, ...], Transform] = {}
+        for action, transform in enumerate(self._table):
+            axis = transform.axis()
+            others = tuple(getattr(transform, f.name) for f in fields(transform) if f.name != axis)  # type: ignore[arg-type]
+            key = (type(transform), *others)
+            first.setdefault(key, transform)
+            rows.setdefault(key, {})[getattr(transform, axis) if axis else 0] = action
+        return tuple(Row(first[key], actions) for key, actions in rows.items())
+
     def __len__(self) -> int:
         return len(self._table)
 
@@ -35,7 +59,7 @@ class Vocabulary(Sequence[Transform]):
     def __iter__(self) -> Iterator[Transform]:
         return iter(self._table)
 
-    def index(self, transform: Transform, *_: int) -> int:  # type: ignore[override]
+    def index(self, transform: Transform, *_: int) -> int:
         """The action of `transform`; raises InvalidValueError if it is not in the table."""
         try:
             return self._index[transform]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,46 +10,106 @@ from numpy.typing import NDArray
 from tvm.s_tir import Schedule
 
 from tirgym.errors import IllegalTransformError
+from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.handles import Handles
-from tirgym.harness.tensorir.rules import first_refusal
+from tirgym.harness.tensorir.rules import first_refusal, rules_for
+from tirgym.harness.tensorir.shortcuts import SHORTCUTS
 from tirgym.harness.transforms.base import Transform
-from tirgym.harness.vocabulary import Vocabulary
+from tirgym.harness.vocabulary import Row, Vocabulary
 
 if TYPE_CHECKING:
     from tirgym.harness.tensorir.program import TensorIRProgram
 
-__all__ = ["apply", "mask"]
+__all__ = ["apply", "defined_mask", "mask"]
 
 
 def apply(program: TensorIRProgram, transform: Transform) -> Schedule:
     """The schedule after `transform`; raises IllegalTransformError. `program` does not change."""
-    refusal = first_refusal(program, transform)
-    if refusal is not None:
-        raise IllegalTransformError(str(transform), *refusal)
-    return compile_on_copy(program, transform)
-
-
-def compile_on_copy(program: TensorIRProgram, transform: Transform) -> Schedule:
-    """Let the compiler apply `transform` to a copy; raises IllegalTransformError if it refuses."""
+    rule = first_refusal(program.facts, transform)
+    if rule is not None:
+        raise IllegalTransformError(
+            str(transform), rule.name, rule.reason, _place(program, transform)
+        )
     schedule = program.schedule
     at = Handles(schedule, program.nest)
     try:
         transform.apply_to(schedule, at)
     except (RuntimeError, ValueError, TypeError) as error:
         reason = f"the compiler refuses ({type(error).__name__})"
-        raise IllegalTransformError(str(transform), "compiler", reason) from None
+        place = _place(program, transform)
+        raise IllegalTransformError(str(transform), "compiler", reason, place) from None
     at.release()
     return schedule
 
 
+def _place(program: TensorIRProgram, transform: Transform) -> str:
+    """The node in words, by its number and its name where it exists."""
+    kind, index = transform.node
+    nest = program.nest
+    if kind == "loop" and 0 <= index < len(nest.loops):
+        return f"loop {index} ({nest.loops[index].node.loop_var.name})"
+    if kind == "block" and 0 <= index < len(nest.blocks):
+        return f"block {index} ({nest.blocks[index].facts.name})"
+    return f"{kind} {index}"
+
+
 def mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
-    """Shape (len(vocabulary),), read-only: which transforms are legal, by the definition."""
-    legal = np.zeros(len(vocabulary), dtype=np.bool_)
-    for i, transform in enumerate(vocabulary):
+    """Shape (len(vocabulary),), read-only: which transforms are legal, equal to the definition.
+
+    Rules decide by rows, shortcuts decide for the compiler where it is certain, and what is left
+    is tried on copies.
+    """
+    facts = program.facts
+    actions: list[int] = []
+    for row in vocabulary.rows:
+        legal = _legal_nodes(program, facts, row)
+        if legal:
+            table = row.actions
+            actions.extend(table[node] for node in bits(legal) if node in table)
+    found = np.zeros(len(vocabulary), dtype=np.bool_)
+    found[actions] = True
+    found.setflags(write=False)
+    return found
+
+
+def _legal_nodes(program: TensorIRProgram, facts: Facts, row: Row) -> int:
+    prototype = row.prototype
+    axis = prototype.axis()
+    asked = facts.all_loops if axis == "loop" else facts.all_blocks if axis == "block" else 1
+    for rule in rules_for(prototype.name):
+        asked &= ~rule.refused(facts, prototype)
+        if not asked:
+            return 0
+    shortcut = SHORTCUTS.get(prototype.name)
+    accepted, refused = shortcut(facts, prototype, asked) if shortcut else (0, 0)
+    for node in bits(asked & ~accepted & ~refused):
+        if node in row.actions and _tried(program, vocabulary_member(row, node)):
+            accepted |= 1 << node
+    return accepted
+
+
+def vocabulary_member(row: Row, node: int) -> Transform:
+    """The transform of `row` that acts on `node`."""
+    axis = row.prototype.axis()
+    return replace(row.prototype, **{axis: node}) if axis else row.prototype  # type: ignore[type-var]
+
+
+def _tried(program: TensorIRProgram, transform: Transform) -> bool:
+    schedule = program.schedule
+    try:
+        transform.apply_to(schedule, Handles(schedule, program.nest))
+    except (RuntimeError, ValueError, TypeError):
+        return False
+    return True
+
+
+def defined_mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
+    """The mask by the bare definition: every rule and a trial for every action. Slow; for tests."""
+    found = np.zeros(len(vocabulary), dtype=np.bool_)
+    for action, transform in enumerate(vocabulary):
         try:
             apply(program, transform)
         except IllegalTransformError:
             continue
-        legal[i] = True
-    legal.setflags(write=False)
-    return legal
+        found[action] = True
+    return found

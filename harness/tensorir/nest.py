@@ -13,7 +13,17 @@ import tvm.tirx as tx
 from tvm.s_tir import SBlockRealize
 from tvm.tirx import Add, FloorDiv, FloorMod, For, IntImm, Mul, SeqStmt, Sub, Var
 
-__all__ = ["Access", "Block", "BlockFacts", "Buffer", "Linear", "Loop", "LoopNest", "read_nest"]
+__all__ = [
+    "Access",
+    "Block",
+    "BlockFacts",
+    "Buffer",
+    "Linear",
+    "Loop",
+    "LoopNest",
+    "NodeCache",
+    "read_nest",
+]
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREAD_BINDING = range(5)
 SPATIAL, REDUCE = 0, 2
@@ -27,6 +37,8 @@ class Linear(NamedTuple):
     constant: float
     exact: bool
     """no division, modulo or other non-linear part"""
+    fuzzy: frozenset[int] = frozenset()
+    """handles of the variables inside a non-linear part; their coefficients are approximations"""
 
 
 class Buffer(NamedTuple):
@@ -110,7 +122,7 @@ class LoopNest:
         self.root, self.loops, self.blocks = root, loops, blocks
 
 
-class _NodeCache:
+class NodeCache:
     """Facts by node identity; holds the nodes alive so that handles stay unique; bounded."""
 
     def __init__(self, limit: int) -> None:
@@ -124,39 +136,48 @@ class _NodeCache:
         return value
 
 
-_LINEAR = _NodeCache(1 << 16)
-_FACTS = _NodeCache(1 << 13)
-_BUFFERS = _NodeCache(1 << 12)
+_LINEAR = NodeCache(1 << 16)
+_FACTS = NodeCache(1 << 13)
+_BUFFERS = NodeCache(1 << 12)
 
 
-def _collect(expr: Any, out: dict[int, float], scale: float) -> tuple[float, bool]:
-    """Add the coefficients of `scale * expr` to `out`; returns constant part and exactness."""
+def _collect(
+    expr: Any, out: dict[int, float], scale: float, fuzzy: set[int], inside: bool
+) -> float:
+    """Add the coefficients of `scale * expr` to `out`; returns the constant part.
+
+    `inside`: below a non-linear node, so that variables go into `fuzzy` too. A non-linear node
+    adds 0 to `fuzzy`, which is no handle.
+    """
     kind = type(expr)
     if kind is Var:
         handle = hash(expr)
         out[handle] = out.get(handle, 0.0) + scale
-        return 0.0, True
+        if inside:
+            fuzzy.add(handle)
+        return 0.0
     if kind is IntImm:
-        return scale * expr.value, True
+        return scale * expr.value  # type: ignore[no-any-return]
     if kind is Add or kind is Sub:
-        left, left_exact = _collect(expr.a, out, scale)
-        right, right_exact = _collect(expr.b, out, scale if kind is Add else -scale)
-        return left + right, left_exact and right_exact
+        right = scale if kind is Add else -scale
+        left = _collect(expr.a, out, scale, fuzzy, inside)
+        return left + _collect(expr.b, out, right, fuzzy, inside)
     if kind is Mul and type(expr.b) is IntImm:
-        return _collect(expr.a, out, scale * expr.b.value)
+        return _collect(expr.a, out, scale * expr.b.value, fuzzy, inside)
     if kind is Mul and type(expr.a) is IntImm:
-        return _collect(expr.b, out, scale * expr.a.value)
+        return _collect(expr.b, out, scale * expr.a.value, fuzzy, inside)
+    fuzzy.add(0)
     if kind is FloorDiv and type(expr.b) is IntImm:
-        return _collect(expr.a, out, scale / expr.b.value)[0], False
+        return _collect(expr.a, out, scale / expr.b.value, fuzzy, True)
     if kind is FloorMod:
-        return _collect(expr.a, out, scale)[0], False
+        return _collect(expr.a, out, scale, fuzzy, True)
     for part in ("a", "b", "value", "condition", "true_value", "false_value"):
         child = getattr(expr, part, None)
-        if child is not None and not isinstance(child, int):
-            _collect(child, out, 0.0)
+        if child is not None and not isinstance(child, int | float):
+            _collect(child, out, 0.0, fuzzy, True)
     for child in getattr(expr, "args", None) or getattr(expr, "indices", None) or ():
-        _collect(child, out, 0.0)
-    return 0.0, False
+        _collect(child, out, 0.0, fuzzy, True)
+    return 0.0
 
 
 _EMPTY: dict[int, float] = {}
@@ -172,8 +193,10 @@ def linear(expr: Any) -> Linear:
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
     coefficients: dict[int, float] = {}
-    constant, exact = _collect(expr, coefficients, 1.0)
-    return _LINEAR.put(expr, Linear(coefficients, constant, exact))  # type: ignore[no-any-return]
+    fuzzy: set[int] = set()
+    constant = _collect(expr, coefficients, 1.0, fuzzy, False)
+    made = Linear(coefficients, constant, not fuzzy, frozenset(fuzzy))
+    return _LINEAR.put(expr, made)  # type: ignore[no-any-return]
 
 
 def _buffer(node: Any) -> Buffer:

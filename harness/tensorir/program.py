@@ -14,6 +14,7 @@ from tvm.s_tir import Schedule
 from tirgym.errors import IllegalTransformError
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir import legality
+from tirgym.harness.tensorir.facts import Facts
 from tirgym.harness.tensorir.nest import LoopNest, read_nest
 from tirgym.harness.transforms.base import Transform
 from tirgym.harness.vocabulary import Vocabulary
@@ -55,6 +56,11 @@ class TensorIRProgram:
     def nest(self) -> LoopNest:
         """Loops, blocks and accesses."""
         return read_nest(self.mod)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What rules ask of the nest."""
+        return Facts(self._schedule, self.nest, self.target.num_threads)
 
     @cached_property
     def ir_key(self) -> str:

@@ -54,6 +54,12 @@ class Transform(ABC):
         cls.name = cls.__name__
 
     @classmethod
+    def axis(cls) -> str:
+        """The field that names the node within a row of transforms: "loop", else "block", else ""."""
+        names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+        return "loop" if "loop" in names else "block" if "block" in names else ""
+
+    @classmethod
     @abstractmethod
     def slots(cls, limits: SlotLimits) -> Iterator[Self]:
         """Every instance that the action table holds, in table order, for any program."""

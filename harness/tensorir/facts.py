@@ -1,0 +1,375 @@
+"""`Facts`: what rules and shortcuts need to know of a loop nest, as bit sets over loops and blocks.
+
+Bit i of a loop set stands for loop i, bit i of a block set for block i. What depends on a block and
+its bindings alone is computed once for each `SBlockRealize` node, which TVM shares between copies.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple
+
+from tvm.s_tir.schedule import _ffi_api as ffi
+from tvm.tirx import Add, BufferLoad, BufferStore, IntImm, Max, Min, Mul, Var
+
+from tirgym.harness.tensorir.nest import (
+    PARALLEL,
+    REDUCE,
+    SERIAL,
+    SPATIAL,
+    UNROLLED,
+    VECTORIZED,
+    Block,
+    Linear,
+    LoopNest,
+    NodeCache,
+)
+
+__all__ = ["BlockView", "Facts", "bits"]
+
+
+def bits(members: int) -> list[int]:
+    """Members of a bit set, ascending."""
+    found = []
+    while members:
+        low = members & -members
+        found.append(low.bit_length() - 1)
+        members ^= low
+    return found
+
+
+class BlockView(NamedTuple):
+    """What depends on a block and its bindings alone; variables are handles of loop variables."""
+
+    spatial_vars: frozenset[int]
+    """in the binding of a spatial iterator"""
+    reduce_vars: frozenset[int]
+    """in the binding of a reduction iterator"""
+    lane_vars: frozenset[int]
+    """an exact linear part of the binding of a spatial iterator that the block writes by"""
+    domain: int
+    """iterator tuples"""
+    spatial_only: bool
+    known_iters: bool
+    """only spatial and reduction iterators"""
+    reads: tuple[int, ...]
+    """buffers read, each once, in order"""
+    writes: tuple[int, ...]
+    overlaps: bool
+    """reads a buffer that it writes"""
+    reduces_into_index: bool
+    """a reduction iterator is part of a written index"""
+    ordered: bool
+    """the result may depend on the order of its iterations"""
+    plain_write: tuple[int, ...] | None
+    """position of the iterator that is dimension d of the one written region; None if not plain"""
+
+
+_VIEWS = NodeCache(1 << 13)
+_ORDERED = NodeCache(1 << 13)
+_SIZES = NodeCache(1 << 13)
+
+
+def _mentions(expr: Any, buffer: int) -> bool:
+    """Whether `buffer` is loaded anywhere in `expr`."""
+    if type(expr) is BufferLoad:
+        return hash(expr.buffer) == buffer or any(_mentions(i, buffer) for i in expr.indices)
+    for part in ("a", "b", "value", "condition", "true_value", "false_value"):
+        child = getattr(expr, part, None)
+        if hasattr(child, "ty") and _mentions(child, buffer):
+            return True
+    return any(_mentions(child, buffer) for child in getattr(expr, "args", None) or ())
+
+
+def _accumulates(store: Any) -> bool:
+    """`x = x op term` with an associative, commutative op and a term without x."""
+    value, target = store.value, hash(store.buffer)
+    if type(value) not in (Add, Mul, Max, Min):
+        return False
+    for own, term in ((value.a, value.b), (value.b, value.a)):
+        if type(own) is BufferLoad and hash(own.buffer) == target:
+            same = all(
+                hash(i) == hash(j)
+                or (type(i) is IntImm and type(j) is IntImm and i.value == j.value)
+                for i, j in zip(own.indices, store.indices, strict=True)
+            )
+            return same and not _mentions(term, target)
+    return False
+
+
+def _is_ordered(node: Any, overlaps: bool, has_reduce: bool, known_iters: bool) -> bool:
+    """Whether the iterations of a block may have to run in their order.
+
+    Reductions with several stores (argmax) come from declared commutative reducers and have an
+    initialisation; anything else that feeds on itself must visibly accumulate.
+    """
+    hit = _ORDERED.entries.get(hash(node))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    body = node.body
+    feeds_on_itself = overlaps or (
+        type(body) is BufferStore and _mentions(body.value, hash(body.buffer))
+    )
+    if not known_iters:
+        found = True
+    elif type(body) is BufferStore:
+        found = feeds_on_itself and not _accumulates(body)
+    else:
+        found = feeds_on_itself and not (has_reduce and node.init is not None)
+    _ORDERED.put(node, found)
+    return found
+
+
+def _plain_write(block: Block) -> tuple[int, ...] | None:
+    facts = block.facts
+    if len(facts.writes) != 1:
+        return None
+    places = {handle: i for i, handle in enumerate(facts.iter_handles)}
+    found = []
+    for start, extent in facts.writes[0].region:
+        terms = start.coefficients
+        if extent != 1 or not start.exact or start.constant or len(terms) > 1:
+            return None
+        if not terms:
+            found.append(-1)
+            continue
+        ((handle, coefficient),) = terms.items()
+        if coefficient != 1.0 or handle not in places:
+            return None
+        found.append(places[handle])
+    return tuple(found)
+
+
+def _make_view(block: Block) -> BlockView:
+    facts = block.facts
+    spatial: set[int] = set()
+    reduce: set[int] = set()
+    lanes: set[int] = set()
+    written = {v for w in facts.writes for start, _ in w.region for v in start.coefficients}
+    for handle, kind, binding in zip(
+        facts.iter_handles, facts.iter_types, block.bindings, strict=True
+    ):
+        terms = [v for v, c in binding.coefficients.items()]
+        (spatial if kind == SPATIAL else reduce).update(terms)
+        if kind == SPATIAL and handle in written:
+            lanes.update(v for v in terms if v not in binding.fuzzy)
+    reads = tuple(dict.fromkeys(r.buffer.handle for r in facts.reads))
+    writes = tuple(dict.fromkeys(w.buffer.handle for w in facts.writes))
+    known = all(t in (SPATIAL, REDUCE) for t in facts.iter_types)
+    overlaps = not set(reads).isdisjoint(writes)
+    reducers = {h for h, t in zip(facts.iter_handles, facts.iter_types, strict=True) if t == REDUCE}
+    return BlockView(
+        spatial_vars=frozenset(spatial),
+        reduce_vars=frozenset(reduce),
+        lane_vars=frozenset(lanes - reduce),
+        domain=prod(facts.iter_extents),
+        spatial_only=all(t == SPATIAL for t in facts.iter_types),
+        known_iters=known,
+        reads=reads,
+        writes=writes,
+        overlaps=overlaps,
+        reduces_into_index=not reducers.isdisjoint(written),
+        ordered=_is_ordered(facts.node, overlaps, bool(reducers), known),
+        plain_write=_plain_write(block),
+    )
+
+
+def block_view(block: Block) -> BlockView:
+    """What depends on the block and its bindings alone; cached by node."""
+    hit = _VIEWS.entries.get(hash(block.realize))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    return _VIEWS.put(block.realize, _make_view(block))  # type: ignore[no-any-return]
+
+
+class Facts:
+    """Facts of one state. Sets over loops or blocks are integers used as bit sets."""
+
+    def __init__(self, schedule: Any, nest: LoopNest, num_threads: int) -> None:
+        self._schedule, self.nest, self.num_threads = schedule, nest, num_threads
+        self.loops, self.blocks = nest.loops, nest.blocks
+        self.all_loops = (1 << len(nest.loops)) - 1
+        self.all_blocks = (1 << len(nest.blocks)) - 1
+        self._read_loops()
+        self._read_blocks()
+
+    def _read_loops(self) -> None:
+        self.bit: dict[int, int] = {}
+        self.below: list[int] = []
+        by_kind = [0, 0, 0, 0, 0]
+        self.over_loop = self.over_block = self.annotated = 0
+        for loop in self.loops:
+            here = 1 << loop.index
+            self.bit[loop.var] = here
+            self.below.append(here)
+            for i in loop.chain[:-1]:
+                self.below[i] |= here
+            by_kind[loop.kind] |= here
+            if loop.body == "loop":
+                self.over_loop |= here
+            elif loop.body == "block":
+                self.over_block |= here
+            if loop.annotated:
+                self.annotated |= here
+        self.serial, self.parallel = by_kind[SERIAL], by_kind[PARALLEL]
+        self.vectorized, self.unrolled = by_kind[VECTORIZED], by_kind[UNROLLED]
+        self.bound = self.all_loops & ~(
+            self.serial | self.parallel | self.vectorized | self.unrolled
+        )
+
+    def _read_blocks(self) -> None:
+        self.views = [block_view(b) for b in self.blocks]
+        self.chain: list[int] = []
+        self.reduced: list[int] = []
+        self.trips: list[int] = []
+        self.once: list[bool] = []
+        writers: dict[int, list[int]] = {}
+        readers: dict[int, list[int]] = {}
+        bit, loops = self.bit, self.loops
+        for block, view in zip(self.blocks, self.views, strict=True):
+            chain = reduced = 0
+            trips = 1
+            for i in block.chain:
+                chain |= 1 << i
+                trips *= loops[i].extent
+            for var in view.reduce_vars:
+                reduced |= bit.get(var, 0)
+            self.chain.append(chain)
+            self.reduced.append(reduced)
+            self.trips.append(trips)
+            self.once.append(trips == view.domain and not block.has_predicate)
+            for buffer in view.writes:
+                writers.setdefault(buffer, []).append(block.index)
+            for buffer in view.reads:
+                readers.setdefault(buffer, []).append(block.index)
+        self.writers, self.readers = writers, readers
+        intermediates = {hash(buffer) for buffer in self.nest.root.alloc_buffers}
+        self.intermediates = intermediates
+        self.producers: list[list[int]] = []
+        self.consumers: list[list[int]] = []
+        self.outputs = 0
+        for block, view in zip(self.blocks, self.views, strict=True):
+            here = block.index
+            self.producers.append(
+                sorted({p for r in view.reads for p in writers.get(r, ()) if p != here})
+            )
+            self.consumers.append(
+                sorted({c for w in view.writes for c in readers.get(w, ()) if c != here})
+            )
+            if not intermediates.issuperset(view.writes):
+                self.outputs |= 1 << here
+
+    def around(self, loops: int) -> int:
+        """Loops that are or lie below one of `loops`."""
+        found = 0
+        for i in bits(loops):
+            found |= self.below[i]
+        return found
+
+    def inside(self, block: int, loop: int) -> bool:
+        """Whether `loop` is around `block`."""
+        return bool(self.chain[block] >> loop & 1)
+
+    @cached_property
+    def flags(self) -> list[tuple[bool, bool]]:
+        """TVM's own (affine binding, region cover) of each block."""
+        state = ffi.ScheduleGetState(self._schedule)
+        found = []
+        for block in self.blocks:
+            flags = ffi.ScheduleStateGetCachedFlags(
+                state, ffi.ScheduleStateGetSRef(state, block.facts.node)
+            )
+            found.append((bool(flags[0]), bool(flags[1])))
+        return found
+
+    @cached_property
+    def pipeline(self) -> bool:
+        """TVM's flag: the function is a stage pipeline."""
+        state = ffi.ScheduleGetState(self._schedule)
+        root = ffi.ScheduleStateGetSRef(state, self.nest.root)
+        return bool(ffi.ScheduleStateGetCachedFlags(state, root)[2])
+
+    @cached_property
+    def complete(self) -> int:
+        """Blocks that only map: spatial, sole writer, not reading what they write."""
+        found = 0
+        for i, view in enumerate(self.views):
+            if view.spatial_only and not view.overlaps and self._sole(view):
+                found |= 1 << i
+        return found
+
+    @cached_property
+    def reduction(self) -> int:
+        """Reductions with initialisation that are the sole writer."""
+        found = 0
+        for i, view in enumerate(self.views):
+            if self.local_reduction >> i & 1 and self._sole(view):
+                found |= 1 << i
+        return found
+
+    @cached_property
+    def local_reduction(self) -> int:
+        """Reductions with initialisation, other writers or not."""
+        found = 0
+        for i, (block, view) in enumerate(zip(self.blocks, self.views, strict=True)):
+            if (
+                block.facts.has_init
+                and view.known_iters
+                and not view.reduces_into_index
+                and self.flags[i][0]
+            ):
+                found |= 1 << i
+        return found
+
+    def _sole(self, view: BlockView) -> bool:
+        return all(len(self.writers[w]) == 1 for w in view.writes)
+
+    @cached_property
+    def work(self) -> int:
+        """Block instances that run, over all blocks."""
+        return sum(self.trips)
+
+    @cached_property
+    def domain(self) -> int:
+        """Block instances that are distinct, over all blocks: the work without recomputation."""
+        return sum(view.domain for view in self.views)
+
+    @cached_property
+    def first_init(self) -> list[int]:
+        """First block with an initialisation below each loop, -1 if none."""
+        has = [b.facts.has_init for b in self.blocks]
+        return [next((b for b in loop.blocks if has[b]), -1) for loop in self.loops]
+
+
+def expression_size(node: Any) -> int:
+    """Nodes in the body of a block, index expressions included; cached by node."""
+    hit = _SIZES.entries.get(hash(node))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    count = 0
+    stack = [node.body]
+    while stack:
+        item = stack.pop()
+        kind = type(item)
+        if kind is Var or kind is IntImm:
+            count += 1
+            continue
+        count += 1
+        for part in ("a", "b", "value", "condition", "true_value", "false_value", "body"):
+            child = getattr(item, part, None)
+            if hasattr(child, "_type_info") or hasattr(child, "ty"):
+                stack.append(child)
+        for part in ("args", "indices", "seq"):
+            stack.extend(getattr(item, part, None) or ())
+    return _SIZES.put(node, count)  # type: ignore[no-any-return]
+
+
+def span(binding: Linear, inner: dict[int, int]) -> int:
+    """Values that `binding` takes while the variables of `inner` (extent by handle) run, about."""
+    reach = 0.0
+    for var, coefficient in binding.coefficients.items():
+        extent = inner.get(var)
+        if extent is not None:
+            reach += abs(coefficient) * (extent - 1)
+    return int(reach) + 1

@@ -1,0 +1,441 @@
+"""Meaning rules: transforms that the compiler accepts and that change what a program computes.
+
+Each function answers a bit set of refused nodes, as described in `rules.py`. The classes of holes,
+with the smallest sequence that showed each of them in TVM 0.27:
+
+A  `ReverseComputeAt` of a block without producer moves it past its consumers.
+B  a consumer moved into a reduction loop of its producer reads partial sums (softmax).
+C  `ReverseComputeAt` of a block that reads with an offset shrinks its domain (padding of conv2d).
+D  blocks moved below a vectorized loop (softmax).
+E  `DecomposeReduction` above a loop that recomputes the block adds sums several times (softmax).
+F  `ReverseComputeAt` below a strided tile takes the tile's hull for its region (matmul).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tirgym.harness.tensorir.facts import Facts, bits, expression_size, span
+from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block
+
+__all__ = ["MAX_EXPRESSION", "MAX_WORK"]
+
+MAX_WORK = 32
+"""Largest ratio of block instances that run to those that are distinct."""
+MAX_EXPRESSION = 600
+"""Most nodes in the body of a block after inlining."""
+
+_EVERYTHING = -1
+
+
+def ordered(facts: Facts, t: Any) -> int:
+    """Reorder above a block whose result depends on the order of its iterations."""
+    refused = 0
+    for i, view in enumerate(facts.views):
+        if view.ordered:
+            refused |= facts.chain[i]
+    return refused
+
+
+def recomputed_reorder(facts: Facts, t: Any) -> int:
+    """Reorder of a reduction loop of a block that runs more often than it has instances.
+
+    With the recomputing loop inside the reduction loop, an initialisation falls between terms, or
+    terms are added twice. Two loops that both only reduce may be swapped.
+    """
+    refused = 0
+    for i, reduced in enumerate(facts.reduced):
+        if not reduced or facts.once[i]:
+            continue
+        block, exact = facts.blocks[i], 0
+        for kind, binding in zip(block.facts.iter_types, block.bindings, strict=True):
+            if kind == REDUCE and binding.exact:
+                for var in binding.coefficients:
+                    exact |= facts.bit.get(var, 0)
+        either = reduced | reduced >> 1
+        both = exact & exact >> 1
+        refused |= either & ~both & (facts.chain[i] & facts.chain[i] >> 1)
+    return refused
+
+
+def colliding_lanes(facts: Facts, t: Any) -> int:
+    """Vectorize of a loop whose iterations do not write different elements."""
+    refused = 0
+    for i in bits(facts.over_block):
+        loop = facts.loops[i]
+        block = loop.blocks[0]
+        view = facts.views[block]
+        distinct = loop.var in view.lane_vars or (
+            facts.once[block] and loop.var in view.spatial_vars
+        )
+        if not distinct or loop.var in view.reduce_vars or view.ordered:
+            refused |= 1 << i
+    return refused
+
+
+def _private(facts: Facts, buffer: int, loop: int) -> bool:
+    """Whether every access of an intermediate buffer lies below `loop`."""
+    if buffer not in facts.intermediates:
+        return False
+    accessors = facts.writers.get(buffer, []) + facts.readers.get(buffer, [])
+    return all(facts.inside(b, loop) for b in accessors)
+
+
+def _disjoint(facts: Facts, block: int, loop: int) -> bool:
+    """Whether iterations of `loop` write different elements."""
+    view, this = facts.views[block], facts.loops[loop]
+    if this.var in view.reduce_vars:
+        return False
+    if facts.once[block]:
+        return this.var in view.spatial_vars
+    if this.var not in view.lane_vars:
+        return False
+    inner = {
+        facts.loops[i].var: facts.loops[i].extent for i in facts.blocks[block].chain if i != loop
+    }
+    for kind, binding in zip(
+        facts.blocks[block].facts.iter_types, facts.blocks[block].bindings, strict=True
+    ):
+        step = abs(binding.coefficients.get(this.var, 0.0))
+        if kind == SPATIAL and step and this.var not in binding.fuzzy:
+            return not binding.fuzzy and step >= span(binding, inner)
+    return False
+
+
+def shared_writes(facts: Facts, t: Any) -> int:
+    """Parallel of a loop below which a block writes a shared element in several iterations."""
+    refused = 0
+    for loop in facts.loops:
+        for block in loop.blocks:
+            view = facts.views[block]
+            if view.ordered or (
+                not _disjoint(facts, block, loop.index)
+                and not all(_private(facts, w, loop.index) for w in view.writes)
+            ):
+                refused |= 1 << loop.index
+                break
+    return refused
+
+
+def _injective(facts: Facts, block: Block, loops: int) -> bool:
+    """Whether the iterations of `loops` alone give different iterator values to the block."""
+    extents = {facts.loops[i].var: facts.loops[i].extent for i in bits(loops)}
+    free = {var for var, extent in extents.items() if extent > 1}
+    for binding in block.bindings:
+        terms = sorted(
+            (c, extents[v]) for v, c in binding.coefficients.items() if extents.get(v, 1) > 1
+        )
+        if not terms:
+            continue
+        if not binding.fuzzy.isdisjoint(free):
+            return False
+        reach = 0.0
+        for coefficient, extent in terms:
+            if coefficient <= reach:
+                return False
+            reach += coefficient * (extent - 1)
+        free.difference_update(binding.coefficients)
+    return not free
+
+
+def decomposes_recomputation(facts: Facts, t: Any) -> int:
+    """DecomposeReduction (E): the loop or one below it repeats the sum of the first block."""
+    refused = 0
+    for loop in facts.loops:
+        block = facts.first_init[loop.index]
+        if block < 0 or facts.once[block]:
+            continue
+        inner = facts.chain[block] & facts.below[loop.index]
+        here = facts.blocks[block]
+        if here.has_predicate or not _injective(facts, here, inner):
+            refused |= 1 << loop.index
+    return refused
+
+
+def rfactor_repeats(facts: Facts, t: Any) -> int:
+    """RFactor of a reduction that runs more often than it has instances, or is marked."""
+    refused = 0
+    marked = facts.vectorized | facts.parallel
+    for loop in facts.loops:
+        if len(loop.blocks) == 1:
+            block = loop.blocks[0]
+            if not facts.once[block] or facts.chain[block] & marked:
+                refused |= 1 << loop.index
+    return refused
+
+
+def rfactor_sibling(facts: Facts, t: Any) -> int:
+    """RFactor next to a block that sits directly in a loop above: the compiler breaks down."""
+    refused = 0
+    for loop in facts.loops:
+        if len(loop.blocks) != 1:
+            continue
+        block = loop.blocks[0]
+        chain = facts.chain[block]
+        top = facts.blocks[block].chain[0]
+        if any(c != block and not facts.chain[c] & ~chain for c in facts.loops[top].blocks):
+            refused |= 1 << loop.index
+    return refused
+
+
+def vectorized_move(facts: Facts, t: Any) -> int:
+    """Moves of a vectorized block, or below a vectorized loop (D)."""
+    if not facts.vectorized:
+        return 0
+    if facts.chain[t.block] & facts.vectorized:
+        return _EVERYTHING
+    return facts.around(facts.vectorized)
+
+
+def overwritten(facts: Facts, t: Any) -> int:
+    """Moves, inlining and staging of a block that reads what a later block writes."""
+    refused = 0
+    for i, view in enumerate(facts.views):
+        for buffer in view.reads:
+            writers = facts.writers.get(buffer)
+            if writers and writers[-1] > i:
+                refused |= 1 << i
+    return _of_moved(t, refused)
+
+
+def _of_moved(t: Any, blocks: int) -> int:
+    """Turn a set of blocks into the answer for a move of one block, or for a row over blocks."""
+    if "loop" in t.__dataclass_fields__:
+        return _EVERYTHING if blocks >> t.block & 1 else 0
+    return blocks
+
+
+def partial_sums(facts: Facts, t: Any) -> int:
+    """Moves into a reduction loop of a producer (B), or next to a producer that needs its order."""
+    refused = 0
+    for producer in facts.producers[t.block]:
+        if facts.views[producer].ordered:
+            return _EVERYTHING
+        if facts.reduced[producer]:
+            refused |= facts.around(facts.reduced[producer])
+    return refused
+
+
+def without_producer(facts: Facts, t: Any) -> int:
+    """ReverseComputeAt of a block that reads only inputs (A)."""
+    return 0 if facts.producers[t.block] else _EVERYTHING
+
+
+def shifted_reads(facts: Facts, t: Any) -> int:
+    """ReverseComputeAt of a block that does not read produced buffers by its plain iterators (C)."""
+    block = facts.blocks[t.block]
+    seen: set[int] = set()
+    for read in block.facts.reads:
+        if (
+            read.buffer.handle not in facts.writers
+            or read.buffer.handle in facts.views[t.block].writes
+        ):
+            continue
+        used: set[int] = set()
+        for (start, extent), size in zip(read.region, read.buffer.shape, strict=True):
+            terms = start.coefficients
+            if extent != 1 or not start.exact or start.constant or len(terms) > 1:
+                return _EVERYTHING
+            if not terms:
+                if size != 1:
+                    return _EVERYTHING
+                continue
+            ((handle, coefficient),) = terms.items()
+            if coefficient != 1.0 or handle in used:
+                return _EVERYTHING
+            used.add(handle)
+        if read.buffer.handle in seen:
+            return _EVERYTHING
+        seen.add(read.buffer.handle)
+    return 0
+
+
+Box = tuple[tuple[tuple[tuple[int, float], ...], int], ...]
+
+
+def _box(facts: Facts, producer: int, outer: int) -> Box | None:
+    """What a producer covers in one iteration of the loops `outer`, by iterator.
+
+    For each spatial iterator: coefficients of the outer variables, and extent. None if that is no
+    dense box, or boxes of different iterations overlap without being equal.
+    """
+    block = facts.blocks[producer]
+    found = []
+    for kind, binding in zip(block.facts.iter_types, block.bindings, strict=True):
+        if kind != SPATIAL:
+            continue
+        inner, fixed = [], []
+        for var, coefficient in binding.coefficients.items():
+            here = facts.bit.get(var, 0)
+            extent = facts.loops[here.bit_length() - 1].extent if here else 1
+            if extent == 1:
+                continue
+            if here & outer:
+                fixed.append((var, coefficient, extent))
+            elif var in binding.fuzzy:
+                return None
+            else:
+                inner.append((coefficient, extent))
+        size = 1
+        for coefficient, extent in sorted(inner):
+            if coefficient != size:
+                return None
+            size *= extent
+        if inner and any(coefficient < size for _, coefficient, _ in fixed):
+            return None
+        found.append((tuple(sorted((v, c) for v, c, _ in fixed)), size))
+    return tuple(found)
+
+
+def scattered_region(facts: Facts, t: Any) -> int:
+    """ReverseComputeAt where producers do not cover one dense box (F), or not the same one."""
+    producers = facts.producers[t.block]
+    candidates = facts.all_loops & ~facts.chain[t.block]
+    for p in producers:
+        if facts.blocks[p].has_predicate or facts.views[p].plain_write is None:
+            return _EVERYTHING
+        candidates &= facts.chain[p]
+    refused = 0
+    for i in bits(candidates):
+        outer = 0
+        for j in facts.loops[i].chain:
+            outer |= 1 << j
+        if not _same_boxes(facts, t.block, producers, outer):
+            refused |= 1 << i
+    return refused
+
+
+def _same_boxes(facts: Facts, block: int, producers: list[int], outer: int) -> bool:
+    """Whether each iterator of `block` gets one and the same range from all producers."""
+    ranges: dict[int, object] = {}
+    parallel = facts.parallel & outer
+    for p in producers:
+        box = _box(facts, p, outer)
+        if box is None:
+            return False
+        if parallel and not all(_disjoint(facts, p, i) for i in bits(parallel)):
+            return False
+        view, written = facts.views[p], facts.blocks[p].facts.writes[0].buffer.handle
+        spatial = [k for k, kind in enumerate(facts.blocks[p].facts.iter_types) if kind == SPATIAL]
+        by_position = dict(zip(spatial, box, strict=True))
+        for read in facts.blocks[block].facts.reads:
+            if read.buffer.handle != written:
+                continue
+            for (start, _), position in zip(read.region, view.plain_write or (), strict=True):
+                if position < 0 or not start.coefficients:
+                    continue
+                (handle,) = start.coefficients
+                if ranges.setdefault(handle, by_position[position]) != by_position[position]:
+                    return False
+    return True
+
+
+def repeated_terms(facts: Facts, t: Any) -> int:
+    """ReverseComputeAt of a reduction whose producers are recomputed, or that is read too early."""
+    block = facts.blocks[t.block]
+    if all(kind == SPATIAL for kind in block.facts.iter_types):
+        return 0
+    if not all(facts.once[p] for p in facts.producers[t.block]):
+        return _EVERYTHING
+    refused = facts.around(facts.parallel)
+    for consumer in facts.consumers[t.block]:
+        if facts.blocks[consumer].chain:
+            refused |= facts.below[facts.blocks[consumer].chain[0]]
+    return refused
+
+
+def private_stage(facts: Facts, t: Any) -> int:
+    """CacheRead and CacheWrite of a block that every thread computes for itself."""
+    refused = 0
+    for i, chain in enumerate(facts.chain):
+        if chain & facts.parallel and not facts.once[i]:
+            refused |= 1 << i
+    return refused
+
+
+def _needed(facts: Facts, block: int, loop: int) -> int:
+    """Instances of `block` that its consumers (or producers) need in one iteration of `loop`."""
+    chain = facts.loops[loop].chain
+    here = facts.blocks[block]
+    total = 1
+    sizes = _region_sizes(facts, block, chain)
+    for handle, extent in zip(here.facts.iter_handles, here.facts.iter_extents, strict=True):
+        total *= min(extent, sizes.get(handle, extent))
+    return total
+
+
+def _region_sizes(facts: Facts, block: int, chain: tuple[int, ...]) -> dict[int, int]:
+    """For each iterator of `block` by which it writes: how many values its consumers read."""
+    here = facts.blocks[block]
+    outer = set(chain)
+    sizes: dict[int, int] = {}
+    for write in here.facts.writes:
+        for consumer in facts.consumers[block]:
+            other = facts.blocks[consumer]
+            inner = {
+                facts.loops[i].var: facts.loops[i].extent for i in other.chain if i not in outer
+            }
+            spans = {
+                h: min(span(b, inner), e)
+                for h, b, e in zip(
+                    other.facts.iter_handles, other.bindings, other.facts.iter_extents, strict=True
+                )
+            }
+            for read in other.facts.reads:
+                if read.buffer.handle != write.buffer.handle:
+                    continue
+                for (start, extent), (target, _) in zip(read.region, write.region, strict=True):
+                    if len(target.coefficients) != 1:
+                        continue
+                    (handle,) = target.coefficients
+                    need = max(extent, 1) + int(
+                        sum(abs(c) * (spans.get(v, 1) - 1) for v, c in start.coefficients.items())
+                    )
+                    sizes[handle] = max(sizes.get(handle, 0), need)
+    return sizes
+
+
+def too_much_work(facts: Facts, t: Any) -> int:
+    """ComputeAt and ReverseComputeAt after which blocks run too many instances."""
+    block = t.block
+    budget = MAX_WORK * facts.domain - (facts.work - facts.trips[block])
+    refused = 0
+    candidates = facts.all_loops & ~facts.chain[block]
+    for other in facts.consumers[block] if t.name == "ComputeAt" else facts.producers[block]:
+        candidates &= facts.chain[other]
+    full = facts.views[block].domain
+    for i in bits(candidates):
+        repeats = 1
+        for j in facts.loops[i].chain:
+            repeats *= facts.loops[j].extent
+        if repeats * full <= budget:
+            continue
+        if t.name == "ReverseComputeAt":
+            # dense boxes: each instance runs once in each iteration of a loop no producer binds
+            bound = {v for p in facts.producers[block] for v in facts.views[p].spatial_vars}
+            unbound = 1
+            for j in facts.loops[i].chain:
+                if facts.loops[j].var not in bound:
+                    unbound *= facts.loops[j].extent
+            if unbound * full > budget:
+                refused |= 1 << i
+        elif repeats * _needed(facts, block, i) > budget:
+            refused |= 1 << i
+    return refused
+
+
+def swollen_inline(facts: Facts, t: Any) -> int:
+    """ComputeInline that would make an expression too large."""
+    refused = 0
+    for i in bits(facts.complete & ~facts.outputs):
+        size = None
+        for consumer in facts.consumers[i]:
+            other = facts.blocks[consumer].facts.node
+            if size is None:
+                size = expression_size(facts.blocks[i].facts.node)
+            loads = sum(
+                r.buffer.handle in facts.views[i].writes for r in facts.blocks[consumer].facts.reads
+            )
+            if expression_size(other) + loads * size > MAX_EXPRESSION:
+                refused |= 1 << i
+    return refused

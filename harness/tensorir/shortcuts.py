@@ -1,0 +1,277 @@
+"""Shortcuts: what the compiler will surely accept or refuse, without a trial.
+
+Each function answers, for one row of transforms (see `rules.py`), the sets of nodes where the
+compiler surely accepts and where it surely refuses; all other nodes are undecided and go to trial.
+The conditions restate the checks of TVM 0.27 and are held to the compiler by property tests. They
+are only asked about nodes that no rule refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm.tirx import BufferStore
+
+from tirgym.harness.tensorir.facts import Facts, bits
+from tirgym.harness.tensorir.nest import Access, Block
+
+__all__ = ["SHORTCUTS", "Verdict"]
+
+Verdict = tuple[int, int]
+"""Nodes surely accepted, nodes surely refused."""
+
+
+def _always(facts: Facts, t: Any, asked: int) -> Verdict:
+    return asked, 0
+
+
+def _reorder(facts: Facts, t: Any, asked: int) -> Verdict:
+    refused = undecided = 0
+    for i, view in enumerate(facts.views):
+        if not view.known_iters:
+            refused |= facts.chain[i]
+        elif not facts.flags[i][0]:
+            # the compiler looks at the binding below the outer loop only
+            for j in facts.blocks[i].chain:
+                if facts.loops[j].parent >= 0:
+                    undecided |= 1 << j
+                else:
+                    refused |= 1 << j
+    return asked & ~refused & ~undecided, asked & refused
+
+
+def _independent(facts: Facts, t: Any, asked: int) -> Verdict:
+    """Vectorize and parallel: every block below maps, or reduces over other loops."""
+    refused = 0
+    for i, view in enumerate(facts.views):
+        maps = view.spatial_only and not view.overlaps
+        if maps:
+            continue
+        if facts.local_reduction >> i & 1:
+            refused |= facts.reduced[i]
+        else:
+            refused |= facts.chain[i]
+    return asked & ~refused, asked & refused
+
+
+def _decompose(facts: Facts, t: Any, asked: int) -> Verdict:
+    accepted = undecided = 0
+    for i in bits(asked):
+        block = facts.first_init[i]
+        if not facts.reduction >> block & 1:
+            continue
+        for j in facts.blocks[block].chain:
+            if j == i:
+                if facts.blocks[block].has_predicate:
+                    undecided |= 1 << i
+                else:
+                    accepted |= 1 << i
+                break
+            if facts.reduced[block] >> j & 1:
+                break
+    return accepted, asked & ~accepted & ~undecided
+
+
+def _rfactor(facts: Facts, t: Any, asked: int) -> Verdict:
+    if not facts.pipeline:
+        return 0, asked
+    accepted = undecided = 0
+    for i in bits(asked):
+        loop = facts.loops[i]
+        if len(loop.blocks) != 1 or not facts.reduction >> loop.blocks[0] & 1:
+            continue
+        if not _factorable(facts, loop.blocks[0], loop.var):
+            continue
+        if loop.var in facts.views[loop.blocks[0]].reduce_vars and _plain_sum(
+            facts, loop.blocks[0]
+        ):
+            accepted |= 1 << i
+        else:
+            undecided |= 1 << i
+    return accepted, asked & ~accepted & ~undecided
+
+
+def _plain_sum(facts: Facts, block: int) -> bool:
+    """One store: a reduction that the compiler knows; tuples (argmax) go to trial."""
+    return type(facts.blocks[block].facts.node.body) is BufferStore
+
+
+def _factorable(facts: Facts, index: int, var: int) -> bool:
+    view, block = facts.views[index], facts.blocks[index]
+    if var in view.spatial_vars or facts.loops[block.chain[0]].blocks[0] != index:
+        return False
+    reducing = False
+    for j in block.chain:
+        loop = facts.loops[j]
+        spatial, reduce = loop.var in view.spatial_vars, loop.var in view.reduce_vars
+        if spatial and reduce:
+            return False
+        if reduce and not reducing:
+            reducing = True
+            if len(loop.blocks) != 1:
+                return False
+        elif not reduce and not spatial and reducing and loop.extent != 1:
+            return False
+    return True
+
+
+def _cache_write(facts: Facts, t: Any, asked: int) -> Verdict:
+    accepted = 0
+    for i in bits(asked):
+        writes = facts.blocks[i].facts.writes
+        if writes and len(facts.writers[writes[0].buffer.handle]) == 1:
+            accepted |= 1 << i
+    return accepted, asked & ~accepted
+
+
+def _cache_read(facts: Facts, t: Any, asked: int) -> Verdict:
+    accepted = 0
+    for i in bits(asked):
+        buffer = facts.blocks[i].facts.reads[t.read].buffer.handle
+        if len(facts.writers.get(buffer, ())) <= 1 and all(
+            facts.flags[r][1] for r in facts.readers[buffer]
+        ):
+            accepted |= 1 << i
+    return accepted, asked & ~accepted
+
+
+def _stands_alone(facts: Facts) -> bool:
+    return not facts.pipeline or len(facts.blocks) < 2
+
+
+def _identity_store(block: Block) -> bool | None:
+    """Whether a block stores each element once by plain iterators; None if that is not clear."""
+    if type(block.facts.node.body) is not BufferStore:
+        return False
+    seen: set[int] = set()
+    for start, extent in block.facts.writes[0].region:
+        terms = start.coefficients
+        if extent != 1 or len(terms) > 1 or not start.exact:
+            return None
+        if terms:
+            ((handle, coefficient),) = terms.items()
+            if coefficient != 1.0 or start.constant or handle in seen:
+                return None
+            seen.add(handle)
+    return True if len(seen) == sum(e != 1 for e in block.facts.iter_extents) else None
+
+
+def _inline(facts: Facts, t: Any, asked: int) -> Verdict:
+    if _stands_alone(facts):
+        return 0, asked
+    accepted = undecided = 0
+    for i in bits(asked & facts.complete & ~facts.outputs):
+        block = facts.blocks[i]
+        if block.facts.has_init or len(block.facts.writes) != 1:
+            continue
+        plain = _identity_store(block)
+        if plain is None:
+            undecided |= 1 << i
+        elif plain:
+            accepted |= 1 << i
+    return accepted, asked & ~accepted & ~undecided
+
+
+def _reverse_inline(facts: Facts, t: Any, asked: int) -> Verdict:
+    if _stands_alone(facts):
+        return 0, asked
+    undecided = 0
+    for i in bits(asked & facts.complete):
+        block = facts.blocks[i]
+        if block.facts.has_init or len(block.facts.writes) != 1:
+            continue
+        produced = [r for r in facts.views[i].reads if r in facts.writers]
+        if len(produced) != 1 or len(facts.writers[produced[0]]) != 1:
+            continue
+        producer = facts.writers[produced[0]][0]
+        if facts.complete >> producer & 1 and not facts.outputs >> producer & 1:
+            undecided |= 1 << i
+    return 0, asked & ~undecided
+
+
+def _place(block: Block, loop: int) -> int:
+    """Number of the direct subtree of `loop` that holds `block`."""
+    return next((i for around, i in block.positions if around == loop), 0)
+
+
+def _solvable(block: Block, accesses: tuple[Access, ...], buffers: set[int]) -> bool:
+    """Whether each dimension of the accessed `buffers` fixes one iterator of the block."""
+    iterators = set(block.facts.iter_handles)
+    for access in accesses:
+        if access.buffer.handle not in buffers:
+            continue
+        for start, extent in access.region:
+            used = [v for v, c in start.coefficients.items() if c and v in iterators]
+            if len(used) != 1 or extent != 1 or not start.exact:
+                return False
+    return True
+
+
+def _movable(facts: Facts, block: int) -> bool:
+    return not _stands_alone(facts) and bool((facts.complete | facts.reduction) >> block & 1)
+
+
+def _compute_at(facts: Facts, t: Any, asked: int) -> Verdict:
+    block = t.block
+    consumers, producers = facts.consumers[block], facts.producers[block]
+    if not _movable(facts, block) or facts.outputs >> block & 1 or not consumers:
+        return 0, asked
+    candidates = asked & ~facts.chain[block]
+    for c in consumers:
+        candidates &= facts.chain[c]
+    possible = 0
+    for i in bits(candidates):
+        first = min(_place(facts.blocks[c], i) for c in consumers)
+        last = max(
+            (_place(facts.blocks[p], i) for p in producers if facts.inside(p, i)), default=-1
+        )
+        if last < first:
+            possible |= 1 << i
+    here = facts.blocks[block]
+    needed = {w for w in facts.views[block].writes if facts.readers.get(w)}
+    if _solvable(here, here.facts.writes, needed):
+        return possible, asked & ~possible
+    return 0, asked & ~possible
+
+
+def _reverse_compute_at(facts: Facts, t: Any, asked: int) -> Verdict:
+    block = t.block
+    consumers, producers = facts.consumers[block], facts.producers[block]
+    if not _movable(facts, block) or not producers:
+        return 0, asked
+    candidates = asked & ~facts.chain[block]
+    for p in producers:
+        candidates &= facts.chain[p]
+    possible = 0
+    for i in bits(candidates):
+        last = max(_place(facts.blocks[p], i) for p in producers)
+        first = min(
+            (_place(facts.blocks[c], i) for c in consumers if facts.inside(c, i)), default=1 << 30
+        )
+        if last < first:
+            possible |= 1 << i
+    here = facts.blocks[block]
+    produced = {r for r in facts.views[block].reads if r in facts.writers}
+    if _solvable(here, here.facts.reads, produced):
+        return possible, asked & ~possible
+    return 0, asked & ~possible
+
+
+SHORTCUTS: Mapping[str, Callable[[Facts, Any, int], Verdict]] = {
+    "Split": _always,
+    "Reorder": _reorder,
+    "Fuse": _always,
+    "Vectorize": _independent,
+    "Parallel": _independent,
+    "Unroll": _always,
+    "DecomposeReduction": _decompose,
+    "RFactor": _rfactor,
+    "CacheRead": _cache_read,
+    "CacheWrite": _cache_write,
+    "ComputeInline": _inline,
+    "ReverseComputeInline": _reverse_inline,
+    "ComputeAt": _compute_at,
+    "ReverseComputeAt": _reverse_compute_at,
+}
+"""Shortcut by class name; transforms without one are always tried."""
