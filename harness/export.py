@@ -25,7 +25,14 @@ from tirgym.harness.program import Program
 from tirgym.kernels_suite.kernel import Tensor
 from tirgym.kernels_suite.problem import tensors
 
-__all__ = ["FORMAT", "ExportedLibrary", "c_compiler", "export_library", "function_name"]
+__all__ = [
+    "FORMAT",
+    "ExportedLibrary",
+    "c_compiler",
+    "export_library",
+    "function_name",
+    "require_exportable",
+]
 
 FORMAT = "tirgym-library-1"
 
@@ -66,13 +73,7 @@ def export_library(program: Program, path: str | os.PathLike[str]) -> ExportedLi
     links), InvalidValueError for a path that ends in .h or .json or a backend other than llvm.
     """
     path = Path(path)
-    if path.suffix in (".h", ".json", ".c", ".py", ""):
-        raise InvalidValueError("library to export", str(path), "a path that ends in .so")
-    compiler = c_compiler()
-    if compiler is None:
-        raise BackendUnavailableError(
-            "no C compiler to link a library with: install gcc or clang, or pip install ziglang"
-        )
+    compiler = require_exportable(program, path)
     function = function_name(program)
     inputs, outputs = tensors(program.workload)
     header, metadata = path.with_suffix(".h"), path.with_name(f"{path.name}.json")
@@ -92,13 +93,27 @@ def export_library(program: Program, path: str | os.PathLike[str]) -> ExportedLi
     return ExportedLibrary(path, header, metadata, function, info)
 
 
+def require_exportable(program: Program, path: Path) -> list[str]:
+    """The C compiler that would link; raises what `export_library` raises before it does anything."""
+    if path.suffix in (".h", ".json", ".c", ".py", ""):
+        raise InvalidValueError("library to export", str(path), "a path that ends in .so")
+    if program.target.backend != "llvm":
+        raise InvalidValueError("backend to export from", program.target.backend, "llvm")
+    compiler = c_compiler()
+    if compiler is None:
+        raise BackendUnavailableError(
+            "no C compiler to link a library with: install gcc or clang, or pip install ziglang"
+        )
+    return compiler
+
+
 def _write_object(program: Program, path: Path) -> str:
     """Write the object file of `program`; answers the key of its machine code."""
     from tirgym.harness.backends.llvm import code_key, tvm_target
     from tirgym.harness.tensorir.program import TensorIRProgram
 
-    if not isinstance(program, TensorIRProgram) or program.target.backend != "llvm":
-        raise InvalidValueError("backend to export from", program.target.backend, "llvm")
+    if not isinstance(program, TensorIRProgram):
+        raise InvalidValueError("dialect to export from", program.dialect, "tensorir")
     import tvm
 
     module = tvm.compile(program.mod, target=tvm_target(program.target)).mod

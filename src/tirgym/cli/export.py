@@ -43,10 +43,11 @@ def export_command(
     json: JsonFlag = False,
 ) -> None:
     """Write a trace's program, or an unscheduled kernel, as a C library with header and metadata."""
-    from tirgym.harness.export import export_library
+    from tirgym.harness.export import export_library, require_exportable
 
     require_writable(out, "--out")
     program = load_subject(subject, shape, backend, arch, threads).program
+    require_exportable(program, out)
     gate = _gate(program) if check else "skipped"
     exported = export_library(program, out)
     if json:

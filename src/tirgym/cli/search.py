@@ -77,6 +77,7 @@ def optimize_command(
     if picture is not None:
         from tirgym.baselines.picture import save_picture
 
+        picture.parent.mkdir(parents=True, exist_ok=True)
         save_picture(result, picture)
     if json:
         files = {"trace_file": _text(out), "picture_file": _text(picture)}
@@ -103,6 +104,11 @@ def _require_budget(trials: int, seconds: float | None, seed: int) -> None:
 def _require_picture(picture: Path) -> None:
     from importlib.util import find_spec
 
+    from tirgym.baselines.picture import FORMATS
+
+    if picture.suffix.lower() not in FORMATS:
+        accepted = f"a file name ending in {' or '.join(FORMATS)}"
+        raise InvalidValueError("--picture", str(picture), accepted)
     require_writable(picture, "--picture")
     if find_spec("matplotlib") is None:
         accepted = "an install with the plot extra: pip install 'tirgym[plot]'"

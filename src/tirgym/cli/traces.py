@@ -65,10 +65,10 @@ def verify_command(
 
     The exit code is 1 if the program does not pass.
     """
-    from tirgym.harness.static_checks import check_program
-
     recorded, target, programs = _replayed(trace, backend, arch, threads)
     program = programs[-1]
+    from tirgym.harness.static_checks import check_program
+
     findings = check_program(program)
     evaluation = evaluate_fully(program)
     if json:

@@ -1,0 +1,160 @@
+"""`measure_vendor`: a library call of the same operation, gated and timed like a candidate.
+
+Each measurement runs in a process of its own, since a BLAS takes its thread count from the
+environment when it is loaded. There the library call passes the gate (all regimes but `extreme`:
+libraries order infinities differently), on the same guarded memory as the unscheduled program, and
+is timed interleaved with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from tirgym.errors import EvaluationError, UnknownNameError
+from tirgym.harness.evaluation import Level, TimingStats
+from tirgym.harness.status import Status
+from tirgym.harness.target import Target
+from tirgym.kernels_suite.kernel import Regime, Workload
+
+__all__ = ["LIBRARIES", "VendorResult", "measure_vendor", "vendor_libraries"]
+
+LIBRARIES: Mapping[str, tuple[str, str, str]] = {
+    "numpy": ("numpy", "tirgym.harness.vendor_numpy", "NUMPY"),
+    "torch": ("torch", "tirgym.harness.vendor_torch", "TORCH"),
+}
+"""Library → package that it needs, module with `bind` and `version`, name of its kernel table."""
+
+THREAD_VARIABLES = (
+    "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class VendorResult:
+    """What a library's own call takes."""
+
+    library: str
+    """name and version"""
+    status: Status
+    message: str = ""
+    """why there is no number"""
+    stats: TimingStats | None = None
+    speedup: float | None = None
+    """unscheduled time / library time, from lower quartiles of interleaved samples"""
+    speedup_ci: tuple[float, float] | None = None
+
+
+def vendor_libraries(kernel: str) -> tuple[str, ...]:
+    """Installed libraries that have a call for the suite kernel called `kernel`."""
+    found = []
+    for name, (package, module, table) in LIBRARIES.items():
+        if find_spec(package) is not None and kernel in getattr(import_module(module), table):
+            found.append(name)
+    return tuple(found)
+
+
+def measure_vendor(
+    workload: Workload, target: Target, library: str, timeout_s: float = 300.0
+) -> VendorResult:
+    """Gate and time the call of `library` for a workload of a suite, in a process of its own.
+
+    Raises UnknownNameError for a library that has no such call here, and EvaluationError if the
+    process does not answer.
+    """
+    known = vendor_libraries(workload.kernel.name)
+    if library not in known:
+        raise UnknownNameError(f"library for kernel {workload.kernel.name}", library, known)
+    request = json.dumps({"uri": workload.uri, "target": asdict(target), "library": library})
+    threads = dict.fromkeys(THREAD_VARIABLES, str(target.num_threads))
+    command = [sys.executable, "-c", "from tirgym.harness.vendor import main; main()"]
+    paths = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    try:
+        done = subprocess.run(
+            command,
+            input=request,
+            env={**os.environ, **threads, **paths},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return VendorResult(library, Status.TIMEOUT, f"no answer within {timeout_s:.0f} s")
+    if done.returncode != 0:
+        words = " ".join(done.stderr.split())[-400:]
+        raise EvaluationError(f"the measurement of {library} ended badly: {words}")
+    return _parse(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _parse(answer: dict[str, Any]) -> VendorResult:
+    stats, interval = answer["stats"], answer["speedup_ci"]
+    return VendorResult(
+        answer["library"],
+        Status(answer["status"]),
+        answer["message"],
+        TimingStats(**stats) if stats else None,
+        answer["speedup"],
+        tuple(interval) if interval else None,
+    )
+
+
+def main() -> None:
+    """Answer one request of `measure_vendor`: JSON on stdin, JSON as the last line of stdout."""
+    from tirgym.kernels_suite.registry import load_workload
+
+    request = json.loads(sys.stdin.read())
+    target = Target(**request["target"])
+    result = measure_here(load_workload(request["uri"]), target, request["library"])
+    print(json.dumps(asdict(result)))
+
+
+def measure_here(workload: Workload, target: Target, library: str) -> VendorResult:
+    """`measure_vendor` in this process, whatever number of threads BLAS has here."""
+    from tirgym.harness.backend import backend
+    from tirgym.harness.buffers import Poison
+    from tirgym.harness.gate import check, run_gate
+    from tirgym.harness.timing import FULL_PLAN, Call, interleave, stats_of
+    from tirgym.harness.workbench import Workbench
+
+    module = import_module(LIBRARIES[library][1])
+    compiler = backend(target.backend)
+    naive = compiler.module_json(compiler.start(workload, target))
+    with tempfile.NamedTemporaryFile(prefix="tirgym-lock-") as lock:
+        made = Workbench(workload, naive, target, _rules(lock.name))
+        bench = made.bench
+        sets = [made.draw(regime, "vendor") for regime in Regime if regime is not Regime.EXTREME]
+    timed = next(given for given in sets if given.regime is Regime.NORMAL)
+    arrays = tuple(buffer.array for buffer in (*bench.inputs, *bench.outputs))
+    call: Callable[[], Any] = module.bind(workload.kernel.name, arrays, target.num_threads)
+    name = module.version()
+    gate = run_gate(bench, lambda *_: call(), sets)
+    if gate.status is not Status.PASSED:
+        return VendorResult(name, gate.status, gate.report.failure)
+    bench.run(lambda *_: call(), timed, Poison.NAN)
+    estimates = (gate.seconds, made.naive_s)
+    paired = interleave(Call(call), made.naive, estimates, FULL_PLAN, made.rules.timer)
+    failure, _, _ = check(bench, timed)
+    if failure:
+        return VendorResult(name, Status.WRONG_RESULT, f"after timing: {failure}")
+    status = Status.NOISY if paired.noisy else Status.PASSED
+    stats = stats_of(paired.candidate)
+    message = "the timings spread too far" if paired.noisy else ""
+    return VendorResult(name, status, message, stats, paired.ratio, paired.interval)
+
+
+def _rules(lock_path: str) -> Any:
+    from tirgym.harness.timing import PLANS, WallTimer
+    from tirgym.harness.workbench import Rules
+
+    plans = {level: PLANS[level] for level in Level}
+    return Rules(secrets.token_bytes(32), 0, plans, WallTimer(), lock_path, 100.0, 10.0)

@@ -1,0 +1,119 @@
+"""Bad input is answered by one clear line on stderr, exit code 2, and nothing written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Cli = Callable[..., Any]
+
+NO_TRACE = "{tmp}/none.json"
+CASES: dict[str, tuple[list[str], str]] = {
+    "command": (["shwo", "matmul"], "did you mean 'show'"),
+    "option": (["show", "matmul", "--levle", "asm"], "--levle"),
+    "missing argument": (["show"], "KERNEL|TRACE"),
+    "not a number": (["optimize", "matmul", "--trials", "many"], "--trials"),
+    "list": (["list", "kernel"], "did you mean 'kernels'"),
+    "suite": (["list", "--suite", "core-v9"], "core-v0"),
+    "split": (["list", "--split", "dev"], "train, val, test"),
+    "split of agents": (["list", "agents", "--split", "train"], "only the list of kernels"),
+    "kernel": (["show", "matmull"], "did you mean 'matmul'"),
+    "kernel file": (["show", "{tmp}/none.py:k"], "no such file"),
+    "kernel in a file": (["show", "{tmp}/kernels.py:k"], "no_reference"),
+    "kernel without a reference": (["optimize", "{tmp}/kernels.py:no_reference"], "reference"),
+    "URI": (["show", "tirgym://core-v0"], "tirgym://SUITE/KERNEL"),
+    "URI suite": (["show", "tirgym://core-v9/matmul"], "core-v0"),
+    "URI dimension": (["show", "tirgym://core-v0/matmul?m=8&q=8"], "m, n, k"),
+    "URI size": (["show", "tirgym://core-v0/matmul?m=x&n=8&k=8"], "integer"),
+    "URI dtype": (["show", "tirgym://core-v0/matmul?dtype=int3"], "float32"),
+    "shape of zero": (["show", "matmul", "-s", "m=0"], "positive integers"),
+    "negative shape": (["optimize", "matmul", "-s", "m=-4"], "positive integers"),
+    "shape text": (["show", "matmul", "-s", "m:4"], "DIM=SIZE"),
+    "shape dimension": (["show", "matmul", "--shape", "z=4"], "m, n, k"),
+    "backend": (["show", "matmul", "--backend", "cudda"], "llvm"),
+    "arch": (["show", "matmul", "--arch", "pentium-9"], "mcpu"),
+    "no threads": (["show", "matmul", "--threads", "0"], "1 to"),
+    "too many threads": (["show", "matmul", "--threads", "100000"], "1 to"),
+    "level": (["show", "matmul", "--level", "ptx"], "tir, lowered, llvm, asm"),
+    "agent": (["optimize", "matmul", "--agent", "beem"], "did you mean 'beam'"),
+    "agent class": (["optimize", "matmul", "--agent", "nowhere:Agent"], "package.module:Class"),
+    "no trials": (["optimize", "matmul", "--trials", "0"], "at least 1"),
+    "no seconds": (["optimize", "matmul", "--seconds", "0"], "positive"),
+    "seconds": (["optimize", "matmul", "--seconds", "nan"], "positive"),
+    "seed": (["optimize", "matmul", "--seed", "-1"], "at least 0"),
+    "trace to a folder": (["optimize", "matmul", "--out", "{tmp}"], "this is a folder"),
+    "trace below a file": (["optimize", "matmul", "--out", "{tmp}/kernels.py/t.json"], "is a file"),
+    "picture format": (["optimize", "matmul", "--picture", "{tmp}/p.txt"], ".png"),
+    "no trace": (["replay", NO_TRACE], "none.json"),
+    "no trace to verify": (["verify", NO_TRACE], "none.json"),
+    "no trace to compare": (["compare", NO_TRACE, NO_TRACE], "none.json"),
+    "no trace to show": (["show", NO_TRACE], "none.json"),
+    "no trace to export": (["export", NO_TRACE, "-o", "{tmp}/l.so"], "none.json"),
+    "no trace to profile": (["profile", NO_TRACE], "none.json"),
+    "truncated trace": (["replay", "{tmp}/truncated.json"], "not JSON"),
+    "empty trace": (["verify", "{tmp}/empty.json"], "not JSON"),
+    "other JSON": (["replay", "{tmp}/list.json"], "not an object"),
+    "trace format": (["show", "{tmp}/format.json"], "tirgym-trace-1"),
+    "trace field": (["replay", "{tmp}/field.json"], "field"),
+    "trace kernel": (["replay", "{tmp}/kernel.json"], "did you mean 'matmul'"),
+    "trace backend": (["replay", "{tmp}/backend.json"], "llvm"),
+    "trace threads": (["replay", "{tmp}/threads.json"], "1 to"),
+    "transform text": (["replay", "{tmp}/text.json"], "NAME(KEY=VALUE"),
+    "transform name": (["verify", "{tmp}/name.json"], "did you mean 'Split'"),
+    "transform argument": (["replay", "{tmp}/argument.json"], "factor=integer"),
+    "trace of another program": (["replay", "{tmp}/key.json"], "recorded"),
+    "trace with a shape": (["show", "{tmp}/good.json", "-s", "m=8"], "no --shape"),
+    "library name": (["export", "matmul", "-o", "{tmp}/library.json"], ".so"),
+    "library below a file": (["export", "matmul", "-o", "{tmp}/list.json/l.so"], "is a file"),
+}
+
+
+def write_files(folder: Path) -> None:
+    """Damaged traces, and a file with a kernel that has no reference."""
+    target = {"backend": "llvm", "arch": "x86-64-v2", "num_threads": 1}
+    good: dict[str, Any] = {
+        "format": "tirgym-trace-1",
+        "workload": "tirgym://core-v0/matmul?m=8&n=8&k=8&dtype=float32",
+        "target": target,
+        "transforms": ["Split(loop=0, factor=2)"],
+    }
+    changes: dict[str, dict[str, Any]] = {
+        "good": {},
+        "format": {"format": "other-trace-7"},
+        "field": {"colour": "red"},
+        "kernel": {"workload": "tirgym://core-v0/matmull?m=8&n=8&k=8"},
+        "backend": {"target": {**target, "backend": "cudda"}},
+        "threads": {"target": {**target, "num_threads": 100_000}},
+        "text": {"transforms": ["Split loop 0"]},
+        "name": {"transforms": ["Splitt(loop=0, factor=2)"]},
+        "argument": {"transforms": ["Split(loop=0)"]},
+        "key": {"ir_key": "0123456789abcdef"},
+    }
+    for name, change in changes.items():
+        (folder / f"{name}.json").write_text(json.dumps({**good, **change}))
+    (folder / "truncated.json").write_text(json.dumps(good)[:-20])
+    (folder / "empty.json").write_text("")
+    (folder / "list.json").write_text("[]")
+    (folder / "kernels.py").write_text(
+        "from tirgym.kernels_suite.kernel import Kernel\n"
+        "no_reference = Kernel('k', 'f', lambda shape: None, None, train=({'n': 4},))\n"
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_line_and_exit_code_2(case: str, cli: Cli, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    arguments, accepted = CASES[case]
+    done = cli(*(argument.replace("{tmp}", str(tmp_path)) for argument in arguments))
+    lines = [line for line in done.err.splitlines() if not line.startswith("tirgym: warning: ")]
+    assert done.code == 2, done.err
+    assert done.out == ""
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("tirgym: error: ")
+    assert accepted in lines[0]
+    assert sorted(p for p in tmp_path.rglob("*") if "__pycache__" not in p.parts) == before
