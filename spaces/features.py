@@ -68,7 +68,8 @@ def features(graph: IRGraph) -> NDArray[np.float32]:
     means = totals / np.maximum(amount, 1)[:, None]
     parts.append(np.concatenate([np.log2(1.0 + amount)[:, None] / 16, means], axis=1).ravel())
     parts.append(_hottest(graph, rows))
-    return np.clip(np.concatenate(parts), -BOUND, BOUND).astype(np.float32)
+    flat: NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
+    return np.clip(flat, -BOUND, BOUND, out=flat)
 
 
 def _hottest(graph: IRGraph, rows: dict[NodeType, NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -129,11 +129,10 @@ def test_the_text_names_program_and_legal_actions() -> None:
     assert text == show("text", actions, "Split(loop=0, factor=2)")
 
 
-def test_long_texts_are_elided_and_say_so() -> None:
-    actions = TransformSpace(default_vocabulary())
+def test_long_texts_are_elided_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tirgym.spaces.text._ACTIONS", 1000)
     steps = [f"CacheRead(block={n}, read=0)" for n in range(10)]
-    uri = "tirgym://core-v0/matmul?m=512&n=512&k=512&dtype=float32"
-    text = show("text", actions, *steps, uri=uri)
+    text = show("text", TransformSpace(default_vocabulary()), *steps)
     assert len(text) <= MAX_CHARACTERS
     assert "lines not shown ..." in text
     assert "legal actions not shown ..." in text

@@ -1,0 +1,199 @@
+"""What holds for every registered id in every form of observation."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from fakes import FakeEvaluator
+from gymnasium.utils.env_checker import check_env
+from small import LIMITS, SMALL
+
+import tirgym  # noqa: F401  registers the ids
+from tirgym.envs import ENVIRONMENTS
+from tirgym.harness.transforms import default_vocabulary
+from tirgym.spaces.observation import OBSERVATIONS
+
+IDS = sorted(ENVIRONMENTS)
+EVERY_ID = pytest.mark.parametrize("name", IDS)
+EVERY_FORM = pytest.mark.parametrize("form", sorted(OBSERVATIONS))
+
+
+def arguments(name: str, form: str = "dict") -> dict[str, Any]:
+    """Keywords that make `name` quick: a small table, and no compiler runs for measured ids."""
+    made: dict[str, Any] = {
+        "kernel": SMALL["matmul"],
+        "observation": form,
+        "vocabulary": default_vocabulary(limits=LIMITS),
+        "arch": "skylake-avx512",
+    }
+    if ENVIRONMENTS[name]["kwargs"]["reward"] == "measured":
+        made["evaluator"] = FakeEvaluator()
+    return made
+
+
+def make(name: str, form: str = "dict", **keywords: Any) -> gymnasium.Env[Any, Any]:
+    return gymnasium.make(name, **arguments(name, form), **keywords)
+
+
+@EVERY_ID
+@EVERY_FORM
+def test_gymnasium_accepts_it(name: str, form: str) -> None:
+    env = gymnasium.make(name, disable_env_checker=True, **arguments(name, form))
+    check_env(env.unwrapped, skip_render_check=True)
+
+
+@EVERY_ID
+def test_every_render_mode_is_accepted(name: str) -> None:
+    env = gymnasium.make(name, disable_env_checker=True, **arguments(name))
+    with warnings.catch_warnings():
+        # "html" is none of Gymnasium's own render modes
+        warnings.filterwarnings("ignore", message=".*render.*")
+        check_env(env.unwrapped)
+
+
+@EVERY_ID
+def test_ids_are_data(name: str) -> None:
+    spec = gymnasium.spec(name)
+    assert isinstance(spec.entry_point, str)
+    assert json.loads(spec.to_json())["id"] == name
+    assert spec.nondeterministic == (ENVIRONMENTS[name]["kwargs"]["reward"] == "measured")
+    env = gymnasium.make(f"tirgym:{name}", kernel=SMALL["add"], arch="skylake-avx512")
+    again = json.loads(env.spec.to_json())  # type: ignore[union-attr]
+    assert again["kwargs"]["kernel"] == SMALL["add"]
+    env.close()
+
+
+@EVERY_ID
+@EVERY_FORM
+def test_info_has_the_same_keys_types_and_shapes_always(name: str, form: str) -> None:
+    env = make(name, form)
+    _, first = env.reset(seed=1)
+    infos = [first]
+    rng = np.random.default_rng(0)
+    for number in range(5):
+        legal = np.flatnonzero(infos[-1]["action_mask"][:-1])
+        illegal = np.flatnonzero(infos[-1]["action_mask"] == 0)
+        action = rng.choice(illegal if number == 2 else legal)
+        infos.append(env.step(action)[4])
+    infos.append(env.step(env.action_space.n - 1)[4])  # type: ignore[attr-defined]
+    for info in infos:
+        assert list(info) == list(first)
+        for key, value in info.items():
+            assert type(value) is type(first[key])
+            if isinstance(value, np.ndarray):
+                assert (value.shape, value.dtype) == (first[key].shape, first[key].dtype)
+            else:
+                assert isinstance(value, int | float | str)
+    assert first["action_mask"].dtype == np.int8
+    assert [info["legal"] for info in infos] == [1, 1, 1, 0, 1, 1, 1]
+
+
+@EVERY_ID
+@EVERY_FORM
+def test_sync_vector_environments(name: str, form: str) -> None:
+    envs = gymnasium.vector.SyncVectorEnv([lambda: make(name, form), lambda: make(name, form)])
+    _, infos = envs.reset(seed=3)
+    assert infos["action_mask"].shape == (2, envs.single_action_space.n)  # type: ignore[attr-defined]
+    for _ in range(3):
+        actions = [np.flatnonzero(mask)[0] for mask in infos["action_mask"]]
+        _, rewards, terminated, _, infos = envs.step(np.array(actions))
+        assert rewards.shape == (2,)
+        assert not terminated.any()
+    assert infos["ir_key"][0] == infos["ir_key"][1]
+    envs.close()
+
+
+@pytest.mark.parametrize("form", ["dict", "graph"])
+def test_async_vector_environments(form: str) -> None:
+    name = "tirgym/ScheduleStatic-v0"
+    envs = gymnasium.vector.AsyncVectorEnv(
+        [lambda: make(name, form), lambda: make(name, form)],
+        shared_memory=form != "graph",
+        context="spawn",
+    )
+    try:
+        _, infos = envs.reset(seed=3)
+        actions = [np.flatnonzero(mask)[0] for mask in infos["action_mask"]]
+        observation, _, _, _, infos = envs.step(np.array(actions))
+        assert infos["steps"].tolist() == [1, 1]
+        if form == "dict":
+            np.testing.assert_array_equal(observation["nodes"][0], observation["nodes"][1])
+    finally:
+        envs.close()
+
+
+_RUN = """
+import hashlib, sys
+import gymnasium, numpy as np, tirgym
+digest = hashlib.sha256()
+def feed(x):
+    if isinstance(x, dict):
+        for key in sorted(x):
+            digest.update(key.encode()); feed(x[key])
+    elif isinstance(x, np.ndarray):
+        digest.update(x.tobytes())
+    elif isinstance(x, tuple):
+        for part in x: feed(part)
+    else:
+        digest.update(repr(x).encode())
+for form in ("dict", "graph", "features", "text"):
+    env = gymnasium.make("tirgym/ScheduleStatic-v0", kernel=["matmul", "softmax"], shape="tiny",
+                         observation=form, arch="skylake-avx512", factors=[2, 4])
+    rng = np.random.default_rng(5)
+    for episode in range(2):
+        observation, info = env.reset(seed=11 if episode == 0 else None)
+        for _ in range(4):
+            action = rng.choice(np.flatnonzero(info["action_mask"][:-1]))
+            observation, reward, _, _, info = env.step(action)
+            feed((observation, reward, info))
+print(digest.hexdigest())
+"""
+
+
+def test_same_seed_and_actions_give_the_same_bytes_in_every_process() -> None:
+    answers = [
+        subprocess.run(
+            [sys.executable, "-c", _RUN],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "77")
+    ]
+    assert answers[0] == answers[1]
+    assert len(answers[0].strip()) == 64
+
+
+@pytest.mark.slow
+@EVERY_ID
+@EVERY_FORM
+def test_stable_baselines3_accepts_it(name: str, form: str) -> None:
+    checker = pytest.importorskip(
+        "stable_baselines3.common.env_checker",
+        reason="Stable-Baselines3 is not installed: pip install 'tirgym[rl]'",
+    )
+    env = gymnasium.make(name, **arguments(name, form)).unwrapped
+    with warnings.catch_warnings():
+        # nodes are a matrix, on purpose: SB3's extractors flatten it
+        warnings.filterwarnings("ignore", message=".*unconventional shape.*")
+        if form in ("dict", "features"):
+            checker.check_env(env, skip_render_check=True)
+        else:
+            with pytest.raises((AssertionError, TypeError, NotImplementedError, ValueError)):
+                checker.check_env(env, skip_render_check=True, warn=True)
+
+
+def test_observations_and_infos_pickle() -> None:
+    for form in sorted(OBSERVATIONS):
+        env = make("tirgym/ScheduleStatic-v0", form)
+        assert pickle.loads(pickle.dumps(env.reset(seed=0)))
