@@ -8,7 +8,16 @@ from enum import StrEnum
 from tirgym.errors import InvalidValueError
 from tirgym.harness.status import Status
 
-__all__ = ["Evaluation", "GateReport", "Level", "Measurement", "PhaseTimes", "TimingStats"]
+__all__ = [
+    "Comparison",
+    "Evaluation",
+    "GateReport",
+    "Level",
+    "Measurement",
+    "PhaseTimes",
+    "TimingStats",
+    "WitnessReport",
+]
 
 
 class Level(StrEnum):
@@ -76,14 +85,22 @@ class PhaseTimes:
 
     static_s: float = 0.0
     build_s: float = 0.0
+    """in the compiler, JIT linking included"""
     gate_s: float = 0.0
     timing_s: float = 0.0
     total_s: float = 0.0
+    gate_runs_s: float = 0.0
+    """part of `gate_s` inside the kernel"""
+    timed_runs_s: float = 0.0
+    """part of `timing_s` inside the two kernels"""
+    waited_s: float = 0.0
+    """for another process on this machine to end its timing"""
 
     @property
     def overhead_s(self) -> float:
-        """Everything outside compiler, gate and timed runs."""
-        return max(0.0, self.total_s - self.build_s - self.gate_s - self.timing_s)
+        """Everything outside compiler, gate kernel runs, timed kernel runs, and waiting."""
+        spent = self.build_s + self.gate_runs_s + self.timed_runs_s + self.waited_s
+        return max(0.0, self.total_s - spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +135,51 @@ class Evaluation:
     def speedup(self) -> float | None:
         """Speedup over naive, or None without a pass."""
         return self.measurement.speedup if self.measurement else None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A paired A/B of two programs of one workload; the ratio exists only if both passed in full."""
+
+    first: Evaluation
+    second: Evaluation
+    ratio: float | None = None
+    """time of the first / time of the second: above 1 the second is faster"""
+    interval: tuple[float, float] | None = None
+    """95 % bootstrap interval of `ratio`"""
+    same_code: bool = False
+    """both are the same machine code, so that the ratio is exactly 1"""
+    noisy: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ratio is not None and self.interval is None:
+            raise InvalidValueError("comparison with a ratio", self.interval, "an interval")
+
+    @property
+    def verdict(self) -> str:
+        """ "faster", "slower" (the second against the first), "no difference shown", "invalid"."""
+        if self.interval is None:
+            return "invalid"
+        if self.interval[0] > 1.0:
+            return "faster"
+        return "slower" if self.interval[1] < 1.0 else "no difference shown"
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessReport:
+    """What a program's rejection comes from, by building the same IR in other ways."""
+
+    candidate: str
+    """failure of the program as built for its target, "" if it passed"""
+    witnesses: tuple[tuple[str, str], ...]
+    """name and failure ("" if right) of each witness, on the inputs that the candidate failed on"""
+
+    @property
+    def miscompile(self) -> bool:
+        """The candidate is wrong where the same IR, built plainly, is right: the compiler's fault."""
+        return bool(self.candidate) and any(not failure for _, failure in self.witnesses)
+
+    @property
+    def wrong_schedule(self) -> bool:
+        """The candidate is wrong and so is every witness: the IR itself means something else."""
+        return bool(self.candidate) and all(failure for _, failure in self.witnesses)

@@ -1,0 +1,179 @@
+"""`judge`: whether outputs are right, element by element. Pure NumPy, no compiler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tirgym.kernels_suite.kernel import Array
+
+__all__ = ["FLOAT32_EPS", "Expected", "Verdict", "judge"]
+
+FLOAT32_EPS = float(np.finfo(np.float32).eps)
+MEAN_LIMIT = 1e-5
+"""mean(e/s) of a float32 output"""
+MAX_LIMIT = 1e-3
+"""max(e/s) of a float32 output, whatever the unscheduled program's own error is"""
+RMS_LIMIT = 0.03
+"""RMS(e) / RMS(ref)"""
+Compare = Callable[[tuple[Array, ...], tuple[Array, ...], tuple[Array, ...]], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What one output must be for one set of inputs; made once, used for every candidate."""
+
+    name: str
+    reference: Array
+    """float64 (float kernels) or the output's own dtype (exact kernels)"""
+    unscheduled: Array
+    """the unscheduled program's output, in the output's dtype"""
+    scale: Array | None = None
+    """s, float64; None for exact outputs"""
+    limit: float = 0.0
+    """max(8·√K·eps, 4·max(e0/s)), at most MAX_LIMIT scaled to the dtype"""
+    finite: bool = True
+    """the unscheduled output has neither inf nor NaN"""
+    rms: float = 0.0
+    """RMS(ref)"""
+
+    @classmethod
+    def of(
+        cls, name: str, reference: Array, unscheduled: Array, terms: int, scale: Array | None
+    ) -> Expected:
+        """Derive scale, limits and patterns. `terms` is K, the longest chain of roundings."""
+        if reference.dtype != np.float64 or unscheduled.dtype.kind != "f":
+            return cls(name, reference, unscheduled)
+        info = np.finfo(unscheduled.dtype)
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(unscheduled)
+            # Where only the float64 reference is out of range, the unscheduled program decides.
+            exact = np.where(np.isfinite(reference), reference, unscheduled.astype(np.float64))
+            exact = np.where(finite, exact, 0.0)
+            rms = math.sqrt(float(np.mean(np.square(exact)))) if exact.size else 0.0
+            base = np.maximum(np.abs(exact), rms) if scale is None else np.abs(scale)
+            base = np.where(np.isfinite(base), base, float(info.max))
+            # Absolute floor: errors of a few subnormals stay within 8·√K·eps.
+            floor = float(info.smallest_normal) / float(info.eps)
+            base = np.maximum(base, floor)
+            own = np.where(finite, np.abs(unscheduled.astype(np.float64) - exact), 0.0) / base
+        eps = float(info.eps)
+        limit = max(8.0 * math.sqrt(max(1, terms)) * eps, 4.0 * float(own.max(initial=0.0)))
+        limit = min(limit, MAX_LIMIT * eps / FLOAT32_EPS)
+        return cls(name, exact, unscheduled, base, limit, bool(finite.all()), rms)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Outcome for one output."""
+
+    failure: str = ""
+    """"" when right, else rule, element and values"""
+    worst: float = 0.0
+    """max(e/s) in units of the limit; 0 for exact outputs"""
+    bit_identical: bool = False
+    """equal to the unscheduled output bit for bit"""
+
+
+def judge(got: Array, expected: Expected) -> Verdict:
+    """Judge one output against `expected`; every element counts.
+
+    A float output passes iff it is finite, inf and NaN exactly where the unscheduled output is,
+    max(e/s) ≤ limit, mean(e/s) ≤ MEAN_LIMIT and RMS(e) < RMS_LIMIT·RMS(ref) (scaled by eps to
+    other dtypes than float32). Any other output must be equal, NaN to NaN.
+    """
+    if got.shape != expected.unscheduled.shape or got.dtype != expected.unscheduled.dtype:
+        return Verdict(f"{expected.name}: shape or dtype {got.shape} {got.dtype}")
+    if np.array_equal(_bits(got), _bits(expected.unscheduled)) and expected.scale is None:
+        same = _exact(got, expected)
+        return Verdict(same.failure, 0.0, True)
+    if expected.scale is None:
+        return _exact(got, expected)
+    return _close(got, expected, expected.scale)
+
+
+def judge_with(
+    compare: Compare,
+    inputs: tuple[Array, ...],
+    got: tuple[Array, ...],
+    expected: tuple[Expected, ...],
+) -> list[Verdict]:
+    """Judge all outputs by a comparator that the kernel declares."""
+    problem = compare(inputs, got, tuple(e.reference for e in expected))
+    same = [
+        np.array_equal(_bits(g), _bits(e.unscheduled)) for g, e in zip(got, expected, strict=True)
+    ]
+    return [Verdict(problem or "", 0.0, bits) for bits in same]
+
+
+def _bits(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _where(index: int, shape: tuple[int, ...]) -> str:
+    return str([int(i) for i in np.unravel_index(index, shape)])
+
+
+def _exact(got: Array, expected: Expected) -> Verdict:
+    with np.errstate(all="ignore"):
+        wrong = got != expected.reference
+        if got.dtype.kind == "f":
+            wrong &= ~(np.isnan(got) & np.isnan(expected.reference))
+    if not wrong.any():
+        same = bool(np.array_equal(_bits(got), _bits(expected.unscheduled)))
+        return Verdict("", 0.0, same)
+    first = int(np.argmax(wrong))
+    values = f"{got.flat[first]} instead of {expected.reference.flat[first]}"
+    where = _where(first, got.shape)
+    return Verdict(f"{expected.name}{where}: {values} ({int(wrong.sum())} elements wrong)")
+
+
+def _close(got: Array, expected: Expected, scale: Array) -> Verdict:
+    with np.errstate(all="ignore"):
+        error = got.astype(np.float64)
+        error -= expected.reference
+        np.abs(error, out=error)
+        if not expected.finite:
+            mismatch = _pattern_mismatch(got, expected)
+            if mismatch:
+                return Verdict(mismatch)
+            error[~np.isfinite(expected.unscheduled)] = 0.0
+        relative = error / scale
+        worst = int(np.argmax(relative)) if relative.size else 0
+        top = float(relative.flat[worst]) if relative.size else 0.0
+    where = _where(worst, got.shape)
+    values = f"{got.flat[worst]} instead of {expected.reference.flat[worst]}"
+    if not np.isfinite(top):  # argmax finds the first NaN
+        return Verdict(f"{expected.name}{where}: {values}", math.inf)
+    in_limits = top / expected.limit
+    if top > expected.limit:
+        problem = f"relative error {top:.3g} > {expected.limit:.3g}"
+        return Verdict(f"{expected.name}{where}: {values}: {problem}", in_limits)
+    factor = float(np.finfo(got.dtype).eps) / FLOAT32_EPS
+    mean = float(relative.mean())
+    if mean > MEAN_LIMIT * factor:
+        problem = f"mean relative error {mean:.3g} > {MEAN_LIMIT * factor:.3g}"
+        return Verdict(f"{expected.name}: {problem}", in_limits)
+    # RMS in units of RMS(ref), so that squares of huge or tiny values stay in range.
+    if expected.rms > 0.0:
+        rms = math.sqrt(float(np.mean(np.square(error / expected.rms))))
+        if rms >= RMS_LIMIT:
+            return Verdict(f"{expected.name}: RMS error {rms:.3g} >= {RMS_LIMIT}", in_limits)
+    same = bool(np.array_equal(_bits(got), _bits(expected.unscheduled)))
+    return Verdict("", in_limits, same)
+
+
+def _pattern_mismatch(got: Array, expected: Expected) -> str:
+    """Where inf, −inf or NaN is not exactly where the unscheduled output has it; "" if nowhere."""
+    base = expected.unscheduled
+    wrong = np.isnan(got) != np.isnan(base)
+    wrong |= np.isposinf(got) != np.isposinf(base)
+    wrong |= np.isneginf(got) != np.isneginf(base)
+    if not wrong.any():
+        return ""
+    first = int(np.argmax(wrong))
+    values = f"{got.flat[first]} where the unscheduled program gives {base.flat[first]}"
+    return f"{expected.name}{_where(first, got.shape)}: {values}"

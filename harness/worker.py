@@ -1,0 +1,292 @@
+"""`Worker`: a warm, killable process that builds, checks and times; `WorkerPool` keeps a spare."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tirgym.errors import EvaluationError, WorkerDiedError
+from tirgym.harness.channel import Channel
+from tirgym.harness.fork_server import REPLY, STILL_RUNNING, WorkerLimits
+
+__all__ = ["RemoteError", "Worker", "WorkerLimits", "WorkerPool"]
+
+_KEPT_ENVIRONMENT = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER")
+_START_S = 120.0
+"""A fork server imports the compiler; 0.7 s alone, tens of seconds on an overloaded machine."""
+_STDERR_TAIL = 2000
+_DYING_S = 2.0
+"""How long a worker that closed its channel may take to end: aborts print first."""
+_KILL_S = 20.0
+
+
+class RemoteError(Exception):
+    """An exception inside the worker that it survived: `kind` is "memory" or "error"."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind, self.message = kind, message
+        super().__init__(kind, message)
+
+
+class ForkServer:
+    """Client side of `tirgym.harness.fork_server`; one for each process of the user."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.owner = os.getpid()
+        mine, theirs = socket.socketpair()
+        mine.settimeout(_START_S)
+        code = (
+            f"import sys; sys.path[:] = {[os.path.abspath(p) for p in sys.path]!r}; "
+            "from tirgym.harness.fork_server import main; "
+            f"main({theirs.fileno()}, {self.owner})"
+        )
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                pass_fds=[theirs.fileno()],
+                env=scrubbed_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
+            )
+        self._control = mine
+
+    def fork(self, channel: socket.socket, output: int, limits: WorkerLimits) -> int:
+        """Process id of a new worker that talks through `channel` and prints to `output`."""
+        request = json.dumps({"fork": json.loads(limits.to_json())}).encode()
+        with self._lock:
+            try:
+                socket.send_fds(self._control, [request], [channel.fileno(), output])
+                return self._reply()
+            except OSError as error:
+                raise WorkerDiedError(self._why_dead(error)) from None
+
+    def wait(self, pid: int, timeout_s: float = 10.0) -> int | None:
+        """Exit status of a worker that is ending (negative: the signal); None if unknown."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            with self._lock:
+                try:
+                    self._control.sendall(json.dumps({"wait": pid}).encode())
+                    status = self._reply()
+                except (OSError, WorkerDiedError):
+                    return None
+            if status != STILL_RUNNING:
+                return status
+            time.sleep(0.001)
+        return None
+
+    def alive(self) -> bool:
+        """Whether the server belongs to this process and runs."""
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    def close(self) -> None:
+        """End the server and with it all its workers."""
+        self._control.close()
+        if self.owner == os.getpid():
+            try:
+                self.process.wait(5.0)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._log.close()
+
+    def _reply(self) -> int:
+        data = self._control.recv(REPLY.size, socket.MSG_WAITALL)
+        if len(data) < REPLY.size:
+            raise WorkerDiedError(self._why_dead(None))
+        return int(REPLY.unpack(data)[0])
+
+    def _why_dead(self, error: OSError | None) -> str:
+        tail = read_tail(self._log.fileno())
+        return f"the worker server ended ({error or 'end of file'}): {tail or 'no output'}"
+
+
+_server: ForkServer | None = None
+_server_lock = threading.Lock()
+
+
+def fork_server() -> ForkServer:
+    """The fork server of this process, started if there is none (or if this process is a fork)."""
+    global _server
+    with _server_lock:
+        if _server is None or not _server.alive():
+            if _server is not None and _server.owner == os.getpid():
+                _server.close()
+            elif _server is None:
+                atexit.register(_close_server)
+            _server = ForkServer()
+        return _server
+
+
+def _close_server() -> None:
+    global _server
+    if _server is not None and _server.owner == os.getpid():
+        _server.close()
+    _server = None
+
+
+def scrubbed_environment() -> dict[str, str]:
+    """What a worker sees: nothing that changes code or threads but what is set here."""
+    kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+    libraries = (
+        "MKL_NUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+    )
+    fixed = {"PYTHONHASHSEED": "0", "TVM_NUM_THREADS": "1"}
+    return {**kept, **dict.fromkeys(libraries, "1"), **fixed}
+
+
+def read_tail(fd: int) -> str:
+    """The last lines written to a file, on one line."""
+    size = os.fstat(fd).st_size
+    data = os.pread(fd, _STDERR_TAIL, max(0, size - _STDERR_TAIL))
+    return " ".join(data.decode("utf-8", "replace").split())
+
+
+class Worker:
+    """One worker process. After an exception from `call` other than RemoteError it is dead."""
+
+    def __init__(self, limits: WorkerLimits) -> None:
+        mine, theirs = socket.socketpair()
+        self._output = (
+            os.open(
+                os.path.realpath(tempfile.gettempdir()),
+                os.O_TMPFILE | os.O_RDWR | os.O_APPEND,
+                0o600,
+            )
+            if hasattr(os, "O_TMPFILE")
+            else _unlinked_file()
+        )
+        self._server = fork_server()
+        try:
+            with theirs:
+                self.pid = self._server.fork(theirs, self._output, limits)
+        except BaseException:
+            mine.close()
+            os.close(self._output)
+            raise
+        self._channel = Channel(mine)
+        self._closed = False
+        self._status: int | None = None
+
+    def usable(self) -> bool:
+        """Whether it is open and its server lives; a worker dies with its server."""
+        return not self._closed and self._server.alive()
+
+    def call(
+        self,
+        operation: str,
+        *arguments: Any,
+        timeout_s: float,
+        on_note: Callable[[str], float] | None = None,
+    ) -> Any:
+        """Run `operation` in the worker and answer its result.
+
+        A note from the worker starts a new phase whose timeout `on_note` answers. Raises
+        RemoteError, DeadlineError (the worker is killed) or WorkerDiedError with the signal. Any
+        other exception, such as KeyboardInterrupt, kills the worker on its way.
+        """
+        try:
+            os.ftruncate(self._output, 0)
+            self._channel.send((operation, arguments))
+            while True:
+                kind, *rest = self._channel.receive(timeout_s)
+                if kind == "note":
+                    timeout_s = on_note(rest[0]) if on_note is not None else timeout_s
+                elif kind == "result":
+                    return rest[0]
+                else:
+                    raise RemoteError(kind, rest[0])
+        except RemoteError:
+            raise
+        except WorkerDiedError:
+            self._status = self._server.wait(
+                self.pid, _DYING_S
+            )  # let it end by itself, for its own exit status
+            raise WorkerDiedError(self.kill()) from None
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> str:
+        """End the whole process group now; says how the worker ended and what it last printed."""
+        if self._closed:
+            return "closed"
+        self._closed = True
+        if self._status is None:  # not reaped yet, so the id cannot be another's
+            for kill in (os.killpg, os.kill):  # a fork of a moment ago has no group yet
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(self.pid, signal.SIGKILL)
+        status = self._status
+        if status is None:
+            status = self._server.wait(self.pid, _KILL_S)
+        printed = read_tail(self._output)
+        self._channel.close()
+        os.close(self._output)
+        if status is None:
+            if self._server.alive():
+                raise EvaluationError(f"worker {self.pid} did not end after SIGKILL")
+            return "the worker server ended"
+        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        return f"{how}: {printed}" if printed else how
+
+
+def _unlinked_file() -> int:
+    fd, path = tempfile.mkstemp(prefix="tirgym-worker-")
+    os.unlink(path)
+    os.set_inheritable(fd, False)
+    return fd
+
+
+class WorkerPool:
+    """One worker in use and one spare forked ahead of need."""
+
+    def __init__(self, limits: WorkerLimits) -> None:
+        self.limits = limits
+        self._current: Worker | None = None
+        self._spare: Worker | None = None
+        self._owner = os.getpid()
+
+    def worker(self) -> tuple[Worker, bool]:
+        """The worker, and whether it is new (its caches are empty)."""
+        if self._owner != os.getpid():
+            raise EvaluationError("an evaluator cannot be used after a fork; make one in the child")
+        if self._current is not None and self._current.usable():
+            return self._current, False
+        self.discard()
+        if self._spare is not None and not self._spare.usable():
+            self._spare.kill()
+            self._spare = None
+        self._current = self._spare or Worker(self.limits)
+        self._spare = Worker(self.limits)
+        return self._current, True
+
+    def discard(self) -> None:
+        """Kill the worker; the next `worker()` is the spare."""
+        if self._current is not None:
+            current, self._current = self._current, None
+            current.kill()
+
+    def close(self) -> None:
+        """Kill both."""
+        for worker in (self._current, self._spare):
+            if worker is not None and self._owner == os.getpid():
+                worker.kill()
+        self._current = self._spare = None
