@@ -1,0 +1,315 @@
+"""How many cycles the instructions of one block take, from its loops and accesses.
+
+The innermost loops become one straight run of code where the schedule or LLVM unrolls them; what
+does not change in the loops around that run stays in registers. A run costs the busiest of
+execution ports, issue slots and dependence chains (Fog, Instruction tables; Intel Optimization
+Reference Manual). Where the schedule does not vectorize, the compiler's choices are tried: the
+first loop it does not unroll, the straight code itself, or neither, whichever is cheapest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tirgym.harness.static_footprint import BoundAccess
+from tirgym.harness.static_ops import BlockOps
+from tirgym.harness.tensorir.nest import UNROLLED, VECTORIZED
+
+__all__ = ["BlockIssue", "CoreModel", "LoopShape", "issue_cycles"]
+
+
+@dataclass(frozen=True, slots=True)
+class CoreModel:
+    """One core: widths and latencies in cycles. Defaults are those of recent x86 server cores.
+
+    Latencies and throughputs: A. Fog, Instruction tables (Ice Lake to Golden Cove); window: Intel
+    Optimization Reference Manual; unroll limit: LLVM's UnrollThreshold at -O3; the rest was fitted
+    to measurements of random schedules (see benchmarks/static_cost_correlation.py).
+    """
+
+    vector_bytes: int = 64
+    """of explicit vectors"""
+    auto_vector_bytes: int = 32
+    """that LLVM's vectorizers prefer (prefer-256-bit on most AVX-512 cores)"""
+    registers: int = 32
+    fma_per_cycle: float = 2.0
+    loads_per_cycle: float = 2.0
+    stores_per_cycle: float = 1.0
+    issue_per_cycle: float = 4.0
+    """sustained micro-operations"""
+    window: float = 400.0
+    """micro-operations in flight"""
+    fma_latency: float = 4.0
+    sum_latency: float = 2.6
+    """of a scalar sum, whose multiplications are taken out of the chain"""
+    memory_latency: float = 5.0
+    """store-to-load forwarding"""
+    divide_cycles: float = 5.0
+    """of one vector division or square root"""
+    call_cycles: float = 14.0
+    """of one scalar call such as expf"""
+    gather_cycles: float = 1.2
+    """for each lane of a load that is not contiguous"""
+    scatter_cycles: float = 2.5
+    loop_cycles: float = 2.0
+    """micro-operations of one iteration for counters and branch"""
+    entry_cycles: float = 4.0
+    """set-up and the sometimes mispredicted exit of one loop"""
+    predicate_cycles: float = 1.0
+    unroll_limit: float = 270.0
+    """instructions of a loop that LLVM unrolls in full"""
+    odd_lanes: float = 2.0
+    """cost of vectors whose lanes are no power of two, against the next one"""
+
+
+class LoopShape(NamedTuple):
+    """One loop around a block."""
+
+    variable: int
+    extent: int
+    kind: int
+    alone: bool
+    """no other block is below it"""
+
+
+class BlockIssue(NamedTuple):
+    """Cycles of all executions of one block, and what they are made of."""
+
+    cycles: float
+    lanes: int
+    """elements that one vector instruction works on"""
+    explicit: bool
+    """vectorized by the schedule, as opposed to the compiler"""
+    run_length: float
+    """executions in one straight run of code"""
+    registers: float
+    """vector registers that hold reused values"""
+    promoted: bool
+    """the accumulator stays in registers over the loops around the run"""
+
+
+class _Work(NamedTuple):
+    """A block as the plans see it."""
+
+    loops: list[LoopShape]
+    """innermost first"""
+    accesses: tuple[BoundAccess, ...]
+    ops: BlockOps
+    has_init: bool
+    predicated: bool
+    item: int
+    core: CoreModel
+
+
+def issue_cycles(
+    loops: list[LoopShape],
+    accesses: tuple[BoundAccess, ...],
+    ops: BlockOps,
+    has_init: bool,
+    predicated: bool,
+    core: CoreModel,
+) -> BlockIssue:
+    """Cycles of all executions of one block; `loops` innermost first, `accesses` reads then writes."""
+    item = accesses[-1].item if accesses else 4
+    work = _Work(loops, accesses, ops, has_init, predicated, item, core)
+    if loops and loops[0].kind == VECTORIZED:
+        return _plan(work, loops[0].variable, max(1, loops[0].extent), True)
+    best = _plan(work, 0, 1, False)
+    if predicated or ops.branches or ops.calls or ops.index_ops or not accesses:
+        return best
+    for variable, lanes in _candidates(work):
+        plan = _plan(work, variable, lanes, False)
+        if plan.cycles < best.cycles:
+            best = plan
+    return best
+
+
+def _candidates(work: _Work) -> list[tuple[int, int]]:
+    """Loops that LLVM may vectorize by itself, with lanes: inside the straight run, and around it."""
+    write = work.accesses[-1]
+    most = max(1, work.core.auto_vector_bytes // work.item)
+    size = _body_instructions(work, 1.0)
+    found: list[tuple[int, int]] = []
+    length = 1.0
+    for shape in work.loops:
+        length *= shape.extent
+        straight = shape.kind == UNROLLED or (
+            shape.alone and length * size <= work.core.unroll_limit
+        )
+        stride = write.strides.get(shape.variable, 0.0)
+        free = stride == 0.0 and not work.ops.floating
+        if shape.extent >= 4 and (stride == 1.0 or free):
+            found.append((shape.variable, min(most, 1 << (shape.extent.bit_length() - 1))))
+        if not straight:
+            break
+    return found
+
+
+def _body_instructions(work: _Work, vectors: float) -> float:
+    ops = work.ops
+    return vectors * (1.0 + ops.vector_ops + sum(ops.loads.values()) + ops.stores) + 4.0
+
+
+def _plan(work: _Work, variable: int, lanes: int, explicit: bool) -> BlockIssue:
+    """Cycles when the loop `variable` runs on vectors of `lanes` elements."""
+    core, ops = work.core, work.ops
+    vectors = 1.0
+    if explicit:
+        power = 1 << (lanes - 1).bit_length()
+        vectors = max(1.0, power * work.item / core.vector_bytes)
+        vectors *= core.odd_lanes if power != lanes else 1.0
+    run, outside = _straight_run(work, variable, lanes, explicit, vectors)
+    length = 1.0
+    for _, extent in run:
+        length *= extent
+    runs = 1.0
+    entries = 0.0
+    for shape in reversed(outside):
+        entries += runs
+        runs *= shape.extent
+    reuse = _reuse(work, variable, lanes, vectors, run, outside)
+    arithmetic = length * vectors * (ops.vector_ops + (1.0 if reuse.conditional else 0.0))
+    micro = arithmetic + reuse.loads + reuse.stores + core.loop_cycles
+    cycles = max(
+        arithmetic / core.fma_per_cycle,
+        reuse.loads / core.loads_per_cycle,
+        reuse.stores / core.stores_per_cycle,
+        micro / core.issue_per_cycle,
+    )
+    cycles += reuse.scattered + _special(work, length, lanes, vectors, explicit)
+    if ops.accumulates and work.accesses:
+        chain = _chain(work, lanes, run, outside, micro, reuse.promoted)
+        cycles = max(cycles, chain)
+    total = runs * cycles + entries * core.entry_cycles
+    return BlockIssue(total, lanes, explicit, length, reuse.held, reuse.promoted)
+
+
+def _straight_run(
+    work: _Work, variable: int, lanes: int, explicit: bool, vectors: float
+) -> tuple[list[tuple[int, float]], list[LoopShape]]:
+    """(variable, extent) of the loops that become straight code, and the loops around them."""
+    run: list[tuple[int, float]] = []
+    size = _body_instructions(work, vectors)
+    length = 1.0
+    rest = work.loops[1:] if explicit else work.loops
+    if variable and not explicit:
+        rest = [
+            s._replace(extent=-(-s.extent // lanes)) if s.variable == variable else s for s in rest
+        ]
+    for at, shape in enumerate(rest):
+        grown = length * shape.extent
+        if shape.kind != UNROLLED and not (shape.alone and grown * size <= work.core.unroll_limit):
+            return run, rest[at:]
+        run.append((shape.variable, float(shape.extent)))
+        length = grown
+    return run, []
+
+
+class _Reuse(NamedTuple):
+    """Memory instructions of one run after reuse in registers."""
+
+    loads: float
+    stores: float
+    scattered: float
+    """cycles of gathers and scatters"""
+    held: float
+    promoted: bool
+    conditional: bool
+    """the initialisation is decided inside the run"""
+
+
+def _reuse(
+    work: _Work,
+    variable: int,
+    lanes: int,
+    vectors: float,
+    run: list[tuple[int, float]],
+    outside: list[LoopShape],
+) -> _Reuse:
+    core, ops = work.core, work.ops
+    loads = stores = scattered = held = 0.0
+    promoted = conditional = False
+    target = work.accesses[-1].buffer if work.accesses else 0
+    for access in reversed(work.accesses):
+        strides = access.strides
+        unique = 1.0
+        for loop, extent in run:
+            if strides.get(loop):
+                unique *= extent
+        hoist = 1.0
+        for shape in outside:
+            if strides.get(shape.variable) or not shape.alone:
+                break
+            hoist *= shape.extent
+        stride = strides.get(variable, 0.0) if lanes > 1 else 0.0
+        wide = vectors if stride else 1.0
+        need = unique * wide
+        if access.buffer == target and ops.accumulates:
+            if access.write:
+                reducing = any(s.extent > 1 and not strides.get(s.variable) for s in outside)
+                conditional = work.has_init and reducing and unique > 1.0
+                promoted = hoist > 1.0 and not conditional and need <= core.registers
+                held += need if promoted else 0.0
+                if not promoted and need > core.registers:
+                    loads += 0.5 * need
+                    stores += 0.5 * need
+                if work.has_init:
+                    loads += 0.0 if promoted else need
+            hoist = hoist if promoted else 1.0
+        elif hoist > 1.0:
+            if held + need <= core.registers:
+                held += need
+            elif lanes > 1 and stride not in (0.0, 1.0):
+                loads += need  # hoisted once, kept on the stack
+            else:
+                hoist = 1.0
+        count = 1.0 if access.write else float(max(1, ops.loads.get(access.buffer, 1)))
+        if lanes > 1 and stride not in (0.0, 1.0):
+            each = core.scatter_cycles if access.write else core.gather_cycles
+            scattered += unique * count * lanes * each / hoist
+        elif access.write:
+            stores += need / hoist
+        else:
+            loads += need * count / hoist
+    return _Reuse(loads, stores, scattered, held, promoted, conditional)
+
+
+def _special(work: _Work, length: float, lanes: int, vectors: float, explicit: bool) -> float:
+    """Cycles of divisions, calls, branches and index arithmetic of one run."""
+    core, ops = work.core, work.ops
+    cycles = vectors * ops.divisions * core.divide_cycles + lanes * ops.calls * core.call_cycles
+    branches = ops.branches + (1 if work.predicated else 0)
+    cycles += branches * core.predicate_cycles * (lanes if explicit else 1)
+    cycles += ops.index_ops * (lanes if explicit else 1)
+    return length * cycles
+
+
+def _chain(
+    work: _Work,
+    lanes: int,
+    run: list[tuple[int, float]],
+    outside: list[LoopShape],
+    micro: float,
+    promoted: bool,
+) -> float:
+    """Cycles of one run if dependence chains were all: critical path over runs that overlap."""
+    core, ops = work.core, work.ops
+    strides = work.accesses[-1].strides
+    depth = 1.0
+    for loop, extent in run:
+        if not strides.get(loop):
+            depth *= extent
+    if depth == 1.0 and all(s.extent == 1 or strides.get(s.variable) for s in outside):
+        return 0.0
+    step = core.sum_latency if lanes == 1 and ops.additive else core.fma_latency
+    path = depth * step + (0.0 if promoted else core.memory_latency)
+    reach = max(1.0, core.window / max(1.0, micro))
+    overlapping = seen = 1.0
+    for shape in outside:
+        if strides.get(shape.variable):
+            overlapping *= min(float(shape.extent), max(1.0, reach / seen))
+        seen *= shape.extent
+        if seen >= reach:
+            break
+    return path / overlapping
