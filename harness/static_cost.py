@@ -130,6 +130,7 @@ class StaticCostModel:
         l2 = tree.traffic(model.l2_lines).total if l1 else 0.0
         l3 = tree.traffic(model.l3_lines).total if l2 else 0.0
         memory = l1 * model.l2_line_cycles + l2 * model.l3_line_cycles + l3 * model.dram_line_cycles
+        memory *= issue / serial if serial else 1.0
         cycles = max(issue, memory) + model.overlap * min(issue, memory)
         launches = sum(loop.kind == PARALLEL for loop in nest.loops)
         total = cycles / (model.ghz * 1e3) + model.call_us + launches * model.parallel_us
