@@ -14,11 +14,12 @@ import tvm
 import tvm_ffi
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
-from tvm.tirx import BufferRegion, BufferStore, Cast, FloatImm, For, SeqStmt, Var
+from tvm.tirx import Bind, BufferRegion, BufferStore, Cast, FloatImm, For, SeqStmt
 
 __all__ = [
     "Site",
     "append",
+    "computations",
     "data_nodes",
     "dtype_of",
     "is_float",
@@ -39,10 +40,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Site:
-    """One store with what is around it."""
+    """One statement that computes a value, with what is around it."""
 
     store: Any
-    """BufferStore"""
+    """BufferStore; Bind in `computations`"""
     realize: Any
     """the SBlockRealize right around it; the root's when it stands in no block of its own"""
     loops: tuple[Any, ...]
@@ -116,12 +117,12 @@ def with_regions(func: Any) -> Any:
     return tvm_ffi.structural_map(func, (SBlock, derive))
 
 
-def sites(func: Any) -> list[Site]:
-    """Every store of `func`, in program order; the init of a reduction before its update."""
+def computations(func: Any) -> list[Site]:
+    """Every store and every let binding, in program order; an init before its update."""
     found: list[Site] = []
 
     def visit(node: Any, realize: Any, loops: tuple[Any, ...], is_init: bool) -> None:
-        if isinstance(node, BufferStore):
+        if isinstance(node, BufferStore | Bind):
             found.append(Site(node, realize, loops, is_init))
         elif isinstance(node, SBlockRealize):
             if node.block.init is not None:
@@ -140,6 +141,11 @@ def sites(func: Any) -> list[Site]:
 
     visit(func.body, func.body, (), False)
     return found
+
+
+def sites(func: Any) -> list[Site]:
+    """Every store, in program order; the init of a reduction before its update."""
+    return [site for site in computations(func) if isinstance(site.store, BufferStore)]
 
 
 def outputs(func: Any) -> list[Any]:
@@ -205,18 +211,23 @@ def map_data(func: Any, target: Any, new: Any, where: Site) -> Any:
             return new
         return node if isinstance(node, TensorLoad) else mutator.default_mutate(node)
 
-    value = tvm_ffi.structural_mutate(where.store.value, (tvm.ir.Expr, swap))
-    store = BufferStore(where.store.buffer, value, where.store.indices)
+    old = where.store
+    value = tvm_ffi.structural_mutate(old.value, (tvm.ir.Expr, swap))
+    if isinstance(old, Bind):
+        made: Any = Bind(old.var, value)
+    else:
+        made = BufferStore(old.buffer, value, old.indices)
 
-    def put(old: Any) -> Any:
-        return store if old.same_as(where.store) else old
+    def put(statement: Any) -> Any:
+        return made if statement.same_as(old) else statement
 
-    return tvm_ffi.structural_map(func, (BufferStore, put))
+    return tvm_ffi.structural_map(func, (type(old), put))
 
 
 def dtype_of(value: Any) -> str:
     """Element type of an expression or a buffer."""
-    return str(value.dtype if isinstance(value, Var) else value.ty.dtype)
+    element = getattr(value.ty, "dtype", None)
+    return str(value.dtype if element is None else element)
 
 
 def is_float(expression: Any) -> bool:

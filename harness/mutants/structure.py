@@ -17,8 +17,10 @@ from tvm.tirx import (
     For,
     IntImm,
     IterVar,
+    Max,
     const,
 )
+from tvm.tirx import abs as abs_
 
 from tirgym.harness.mutants.rewrite import (
     Site,
@@ -215,14 +217,15 @@ def transposed_write(mod: Any) -> Any | None:
 
 
 def one_element_wrong(mod: Any) -> Any | None:
-    """One element in the middle of the last output is off by 1 % and a hundredth; integers by 1."""
+    """One element in the middle of the last output is off by 1 %, at least 0.01; integers by 1."""
     func = main(mod)
     buffer = outputs(func)[-1]
     cell = [int(s) // 2 for s in buffer.shape]
     value = BufferLoad(buffer, cell)
     dtype = str(buffer.dtype)
     if is_float(buffer):
-        value = value * const(1.01, dtype) + const(0.01, dtype)
+        size = Max(abs_(value), const(1.0, dtype))
+        value = value + size * const(0.01, dtype)
     else:
         value = value + const(1, dtype)
     return with_main(append(func, BufferStore(buffer, value, cell)))

@@ -23,15 +23,15 @@ from tvm.tirx import (
     Mul,
     Select,
     Sub,
-    const,
+    Var,
 )
 
 from tirgym.harness.mutants.rewrite import (
     Site,
+    computations,
     data_nodes,
     dtype_of,
     is_float,
-    is_integer,
     main,
     map_data,
     output_sites,
@@ -62,7 +62,7 @@ _COMPARE = {LT: GT, GT: LT, LE: GE, GE: LE}
 def _last_change(mod: Any, change: Change) -> Any | None:
     """Change the data node nearest to the outputs for which `change(node)` is not None."""
     func = main(mod)
-    for site in reversed(sites(func)):
+    for site in reversed(computations(func)):
         for node in reversed(list(data_nodes(site.store.value))):
             new = change(node)
             if new is not None:
@@ -113,7 +113,8 @@ def constant_changed(mod: Any) -> Any | None:
             return FloatImm(dtype_of(node), 0.5)
         return None
 
-    return _last_change(mod, scaled) or _last_change(mod, shifted)
+    found = _last_change(mod, scaled)
+    return _last_change(mod, shifted) if found is None else found
 
 
 def epilogue_skipped(mod: Any) -> Any | None:
@@ -170,17 +171,17 @@ def inputs_float16(mod: Any) -> Any | None:
 
 
 def _input_read(func: Any) -> tuple[Site, Any] | None:
-    """The last read of an input whose last index is a plain iterator of extent over 1."""
+    """The last read of an input that moves along its rows as a block iterator grows."""
     written = outputs(func)
-    for site in reversed(sites(func)):
-        iters = {hash(iv.var): iv for iv in site.block.iter_vars if int(iv.dom.extent) > 1}
+    inputs = [p for p in func.params if not any(p.same_as(w) for w in written)]
+    for site in reversed(computations(func)):
+        iterators = [iv.var for iv in site.block.iter_vars if int(iv.dom.extent) > 1]
         for node in reversed(list(data_nodes(site.store.value))):
-            if not isinstance(node, TensorLoad) or hash(node.indices[-1]) not in iters:
-                continue
-            if any(node.source.same_as(p) for p in func.params) and not any(
-                node.source.same_as(w) for w in written
-            ):
-                return site, node
+            if isinstance(node, TensorLoad) and any(node.source.same_as(p) for p in inputs):
+                found: list[Any] = []
+                tvm_ffi.structural_walk(node.indices[-1], (Var, found.append))
+                if any(v.same_as(i) for v in found for i in iterators):
+                    return site, node
     return None
 
 
@@ -198,7 +199,7 @@ def read_offset(mod: Any) -> Any | None:
 
 
 def edge_read(mod: Any) -> Any | None:
-    """One read of an input goes one too far in the last iteration alone: `A[i, n]` for `A[i, n-1]`.
+    """One read of an input goes one too far at the end of a row alone: `A[i, n]` for `A[i, n-1]`.
 
     In the last row that is past the end of the buffer.
     """
@@ -208,27 +209,29 @@ def edge_read(mod: Any) -> Any | None:
         return None
     site, load = found
     last = load.indices[-1]
-    extent = next(iv.dom.extent for iv in site.block.iter_vars if iv.var.same_as(last))
-    index = Select(last < extent - 1, last, last + 1)
+    index = Select(last < load.source.shape[-1] - 1, last, last + 1)
     new = BufferLoad(load.source, [*load.indices[:-1], index])
     return with_main(map_data(func, load, new, site))
 
 
 def index_off_by_one(mod: Any) -> Any | None:
-    """A computed index is one too high: of a gather where it is read, of an argmax as output."""
+    """An index that is data is one too high: where a gather reads, or where an argmax remembers."""
     func = main(mod)
-    for site in reversed(sites(func)):
+    for site in reversed(computations(func)):
+        iterators = [iv.var for iv in site.block.iter_vars]
         for node in data_nodes(site.store.value):
-            new = _shifted_gather(node)
+            gathered = _shifted_gather(node)
+            new = _shifted_choice(node, iterators) if gathered is None else gathered
             if new is not None:
                 return with_main(map_data(func, node, new, site))
-    written = outputs(func)
-    floats = [p for p in func.params if is_float(p) and not any(p.same_as(w) for w in written)]
-    site = output_sites(func)[-1]
-    if not floats or not is_integer(site.store.value) or site.block.init is not None:
+    return None
+
+
+def _shifted_choice(node: Any, iterators: list[Any]) -> Any | None:
+    """`Select(c, old, k)` → `Select(c, old, k + 1)` for an iterator k; None for any other node."""
+    if not isinstance(node, Select) or not any(node.false_value.same_as(i) for i in iterators):
         return None
-    value = site.store.value
-    return with_main(map_data(func, value, value + const(1, dtype_of(value)), site))
+    return Select(node.condition, node.true_value, node.false_value + 1)
 
 
 def _shifted_gather(node: Any) -> Any | None:

@@ -12,6 +12,9 @@ from tvm import te, tirx
 
 from tirgym.errors import UnknownNameError
 from tirgym.harness.mutants import KINDS, mutate
+from tirgym.kernels_suite.kernel import Workload
+from tirgym.kernels_suite.problem import build_of
+from tirgym.kernels_suite.registry import load_kernel
 
 LOADED = "c[v_i, v_j] + a[v_i, v_k] * b[v_k, v_j]"
 STORED = "d[v_i, v_j] = T.max(c[v_i, v_j] - bias[v_j], T.float32(0.25))"
@@ -29,7 +32,9 @@ ADDED = {
     "transposed_write": [
         STORED.replace("[v_i, v_j] =", "[(v_j * 8 + v_i) // 8, (v_j * 8 + v_i) % 8] =")
     ],
-    "one_element_wrong": ["d[4, 4] = d[4, 4] * T.float32(1.01) + T.float32(0.01)"],
+    "one_element_wrong": [
+        "d[4, 4] = d[4, 4] + T.max(T.fabs(d[4, 4]), T.float32(1.0)) * T.float32(0.01)"
+    ],
     "input_modified": ["a[0, 0] = a[0, 0] + T.float32(1.0)"],
     "operator_changed": [STORED.replace("max", "min")],
     "operands_swapped": [STORED.replace("c[v_i, v_j] - bias[v_j]", "bias[v_j] - c[v_i, v_j]")],
@@ -148,3 +153,14 @@ def test_commutative_operands_are_never_swapped() -> None:
 def test_unknown_kind_names_the_accepted_ones(dense: Any) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'loop_long'"):
         mutate("loop_lomg", dense)
+
+
+def test_remembered_index_of_an_argmax_is_shifted() -> None:
+    kernel = load_kernel("argmax")
+    func = build_of(Workload.of(kernel, kernel.tiny_shape)).with_attr("global_symbol", "main")
+    before = tvm.IRModule({"main": func})
+    added, _ = changed_lines(before, mutate("index_off_by_one", before))
+    assert added == [
+        "v_index_v0: T.let[T.int32] = "
+        "T.Select(index_v1[v_i] >= x[v_i, v_k], index_v0[v_i], v_k + 1)"
+    ]
