@@ -142,15 +142,12 @@ def target_to_run(
 
 
 def evaluate_fully(program: Program) -> Evaluation:
-    """Judge and time one program in full, in a worker that ends afterwards."""
+    """Judge and time one program in full and anew, in a worker that ends afterwards."""
     from tirgym.harness.local_evaluator import LocalEvaluator
-    from tirgym.harness.verification import evaluate_in_full
+    from tirgym.harness.recheck import evaluate_fresh
 
-    evaluator = LocalEvaluator()
-    try:
-        return evaluate_in_full(evaluator, program)
-    finally:
-        evaluator.close()
+    with LocalEvaluator() as evaluator:
+        return evaluate_fresh(evaluator, program)
 
 
 def require_writable(path: Path, option: str) -> None:

@@ -118,11 +118,8 @@ def _evaluate(program: Program, fresh: bool) -> Evaluation:
         return evaluate_fully(program)
     from tirgym.harness.local_evaluator import LocalEvaluator
 
-    evaluator = LocalEvaluator()
-    try:
+    with LocalEvaluator() as evaluator:
         return evaluator.evaluate(program)
-    finally:
-        evaluator.close()
 
 
 def _claim_and_number(

@@ -1,0 +1,92 @@
+"""`tirgym list` and `tirgym show`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tirgym.harness.trace import Trace
+from tirgym.kernels_suite.kernel import Split
+from tirgym.kernels_suite.registry import list_kernels, load_workload, split_of
+
+Cli = Callable[..., Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_list_kernels_is_the_table(cli: Cli) -> None:
+    rows = cli("list", "--json").json()["kernels"]
+    assert [row["kernel"] for row in rows] == [kernel.name for kernel in list_kernels()]
+    for row in rows:
+        assert load_workload(row["uri"]).shape == row["shape"]
+
+
+def test_list_by_suite_and_split(cli: Cli) -> None:
+    for split in Split:
+        rows = cli("list", "--suite", "core-v0", "--split", split, "--json").json()["kernels"]
+        expected = [k.name for k in list_kernels("core-v0") if split_of(k) is split]
+        assert [row["kernel"] for row in rows] == expected
+
+
+@pytest.mark.parametrize(
+    ("what", "column", "name"),
+    [
+        ("suites", "suite", "core-v0"),
+        ("agents", "agent", "beam"),
+        ("backends", "backend", "llvm"),
+        ("transforms", "transform", "Split"),
+        ("environments", "environment", "tirgym/Schedule-v0"),
+    ],
+)
+def test_other_lists(what: str, column: str, name: str, cli: Cli) -> None:
+    rows = cli("list", what, "--json").json()[what]
+    assert name in [row[column] for row in rows]
+    assert name in cli("list", what).out
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        ("tir", "T.sblock("),
+        ("lowered", "def main("),
+        ("llvm", "define "),
+        ("asm", ".globl"),
+        ("passes", "LowerTVMBuiltin"),
+    ],
+)
+def test_levels(level: str, expected: str, cli: Cli) -> None:
+    done = cli("show", "matmul", "-s", "tiny", "--level", level)
+    assert (done.code, done.err) == (0, "")
+    assert expected in done.out
+
+
+def test_json_has_text_and_target(cli: Cli) -> None:
+    record = cli("show", "matmul", "-s", "m=6,n=7", "-s", "k=5", "--json").json()
+    assert record["workload"] == "tirgym://core-v0/matmul?m=6&n=7&k=5&dtype=float32"
+    assert "(6, 7)" in record["text"]
+    assert (record["backend"], record["num_threads"], record["level"]) == ("llvm", 1, "tir")
+
+
+def test_kernel_by_uri_and_by_file(cli: Cli) -> None:
+    by_uri = cli("show", "tirgym://core-v0/softmax?m=3&n=5&dtype=float32")
+    assert "(3, 5)" in by_uri.out
+    by_file = cli("show", f"{ROOT}/examples/my_kernel.py:my_kernel", "-s", "n=9")
+    assert "(9, 9)" in by_file.out
+
+
+def test_trace_is_shown_as_its_program(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    target = cli("show", "matmul", "--json").json()["target"]
+    from tirgym.harness.target import Target
+
+    uri = "tirgym://core-v0/matmul?m=8&n=8&k=8&dtype=float32"
+    Trace(uri, Target("llvm", target), ("Split(loop=0, factor=2)",)).save(path)
+    done = cli("show", path)
+    assert done.err == ""
+    assert "T.grid(4, 2, 8, 8)" in done.out
+    other = cli("show", path, "--arch", "x86-64")
+    assert other.code == 0
+    assert "warning" in other.err
