@@ -19,8 +19,17 @@ class Row(NamedTuple):
 
     prototype: Transform
     """one of them; its node means nothing"""
+    axis: str
+    """field that holds the node: "loop", "block", or "" """
+    block: int
+    """block that all of them name besides the node, -1 if none"""
     actions: dict[int, int]
     """action by node: loop, block, or 0"""
+
+
+def _row(prototype: Transform, actions: dict[int, int]) -> Row:
+    axis = prototype.axis()
+    return Row(prototype, axis, getattr(prototype, "block", -1) if axis == "loop" else -1, actions)
 
 
 class Vocabulary(Sequence[Transform]):
@@ -48,7 +57,7 @@ class Vocabulary(Sequence[Transform]):
             key = (type(transform), *others)
             first.setdefault(key, transform)
             rows.setdefault(key, {})[getattr(transform, axis) if axis else 0] = action
-        return tuple(Row(first[key], actions) for key, actions in rows.items())
+        return tuple(_row(first[key], actions) for key, actions in rows.items())
 
     def __len__(self) -> int:
         return len(self._table)

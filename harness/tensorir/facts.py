@@ -291,6 +291,17 @@ class Facts:
         return bool(ffi.ScheduleStateGetCachedFlags(state, root)[2])
 
     @cached_property
+    def overwritten(self) -> int:
+        """Blocks that read what a later block writes."""
+        found = 0
+        for i, view in enumerate(self.views):
+            for buffer in view.reads:
+                writers = self.writers.get(buffer)
+                if writers and writers[-1] > i:
+                    found |= 1 << i
+        return found
+
+    @cached_property
     def complete(self) -> int:
         """Blocks that only map: spatial, sole writer, not reading what they write."""
         found = 0

@@ -19,19 +19,19 @@ class Handles:
     about to be changed, so that the schedule it was copied from stays untouched.
     """
 
-    __slots__ = ("_blocks", "_loops", "_root", "nest", "schedule")
+    __slots__ = ("_blocks", "_loops", "nest", "schedule")
 
     def __init__(self, schedule: Schedule, nest: LoopNest) -> None:
         self.schedule, self.nest = schedule, nest
-        self._root: Any = None
-        self._blocks: list[Any] = []
+        self._blocks: Any = None
         self._loops: dict[int, Any] = {}
 
     def block(self, index: int) -> Any:
         """`SBlockRV` of block `index`."""
-        if self._root is None:
-            self._root = ffi.ScheduleGetSBlock(self.schedule, "root", "main")
-            self._blocks = list(ffi.ScheduleGetChildBlocks(self.schedule, self._root))
+        if self._blocks is None:
+            root = ffi.ScheduleGetSBlock(self.schedule, "root", "main")
+            self._blocks = ffi.ScheduleGetChildBlocks(self.schedule, root)
+            ffi.ScheduleRemoveRV(self.schedule, root)
         return self._blocks[index]
 
     def loop(self, index: int) -> Any:
@@ -46,7 +46,8 @@ class Handles:
 
     def release(self) -> None:
         """Drop the random variables that were made, so that symbol tables do not grow."""
-        for made in (self._root, *self._blocks, *self._loops.values()):
-            if made is not None:
-                ffi.ScheduleRemoveRV(self.schedule, made)
-        self._root, self._blocks, self._loops = None, [], {}
+        for made in self._blocks or ():
+            ffi.ScheduleRemoveRV(self.schedule, made)
+        for made in self._loops.values():
+            ffi.ScheduleRemoveRV(self.schedule, made)
+        self._blocks, self._loops = None, {}

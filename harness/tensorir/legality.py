@@ -60,12 +60,17 @@ def mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
     is tried on copies.
     """
     facts = program.facts
+    blocks = len(facts.blocks)
     actions: list[int] = []
     for row in vocabulary.rows:
-        legal = _legal_nodes(program, facts, row)
-        if legal:
-            table = row.actions
-            actions.extend(table[node] for node in bits(legal) if node in table)
+        if row.block < blocks:
+            legal = _legal_nodes(program, facts, row)
+            while legal:
+                low = legal & -legal
+                action = row.actions.get(low.bit_length() - 1)
+                if action is not None:
+                    actions.append(action)
+                legal ^= low
     found = np.zeros(len(vocabulary), dtype=np.bool_)
     found[actions] = True
     found.setflags(write=False)
@@ -73,25 +78,27 @@ def mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
 
 
 def _legal_nodes(program: TensorIRProgram, facts: Facts, row: Row) -> int:
-    prototype = row.prototype
-    axis = prototype.axis()
+    """The nodes of the row whose transform is legal; the cheapest questions are asked first."""
+    prototype, axis, name = row.prototype, row.axis, row.prototype.name
     asked = facts.all_loops if axis == "loop" else facts.all_blocks if axis == "block" else 1
-    for rule in rules_for(prototype.name):
-        asked &= ~rule.refused(facts, prototype)
+    shortcut = SHORTCUTS.get(name)
+    accepted = 0
+    if shortcut is not None:
+        accepted, refused = shortcut(facts, prototype, asked)
+        asked &= ~refused
+    for rule in rules_for(name):
         if not asked:
             return 0
-    shortcut = SHORTCUTS.get(prototype.name)
-    accepted, refused = shortcut(facts, prototype, asked) if shortcut else (0, 0)
-    for node in bits(asked & ~accepted & ~refused):
-        if node in row.actions and _tried(program, vocabulary_member(row, node)):
-            accepted |= 1 << node
-    return accepted
+        asked &= ~rule.refused(facts, prototype, asked)
+    for node in bits(asked & ~accepted):
+        if node not in row.actions or not _tried(program, _member(row, node)):
+            asked &= ~(1 << node)
+    return asked
 
 
-def vocabulary_member(row: Row, node: int) -> Transform:
+def _member(row: Row, node: int) -> Transform:
     """The transform of `row` that acts on `node`."""
-    axis = row.prototype.axis()
-    return replace(row.prototype, **{axis: node}) if axis else row.prototype  # type: ignore[type-var]
+    return replace(row.prototype, **{row.axis: node}) if row.axis else row.prototype  # type: ignore[type-var]
 
 
 def _tried(program: TensorIRProgram, transform: Transform) -> bool:

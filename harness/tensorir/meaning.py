@@ -5,10 +5,12 @@ with the smallest sequence that showed each of them in TVM 0.27:
 
 A  `ReverseComputeAt` of a block without producer moves it past its consumers.
 B  a consumer moved into a reduction loop of its producer reads partial sums (softmax).
-C  `ReverseComputeAt` of a block that reads with an offset shrinks its domain (padding of conv2d).
+C  `ReverseComputeAt` of a block that reads with an offset or under a guard shrinks its domain to what
+   it reads (padding of conv2d, concat).
 D  blocks moved below a vectorized loop (softmax).
 E  `DecomposeReduction` above a loop that recomputes the block adds sums several times (softmax).
 F  `ReverseComputeAt` below a strided tile takes the tile's hull for its region (matmul).
+G  `ReverseComputeInline` drops the producer's buffer although another block reads it (silu).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ MAX_EXPRESSION = 600
 _EVERYTHING = -1
 
 
-def ordered(facts: Facts, t: Any) -> int:
+def ordered(facts: Facts, t: Any, asked: int) -> int:
     """Reorder above a block whose result depends on the order of its iterations."""
     refused = 0
     for i, view in enumerate(facts.views):
@@ -37,7 +39,7 @@ def ordered(facts: Facts, t: Any) -> int:
     return refused
 
 
-def recomputed_reorder(facts: Facts, t: Any) -> int:
+def recomputed_reorder(facts: Facts, t: Any, asked: int) -> int:
     """Reorder of a reduction loop of a block that runs more often than it has instances.
 
     With the recomputing loop inside the reduction loop, an initialisation falls between terms, or
@@ -58,10 +60,10 @@ def recomputed_reorder(facts: Facts, t: Any) -> int:
     return refused
 
 
-def colliding_lanes(facts: Facts, t: Any) -> int:
+def colliding_lanes(facts: Facts, t: Any, asked: int) -> int:
     """Vectorize of a loop whose iterations do not write different elements."""
     refused = 0
-    for i in bits(facts.over_block):
+    for i in bits(facts.over_block & asked):
         loop = facts.loops[i]
         block = loop.blocks[0]
         view = facts.views[block]
@@ -102,7 +104,7 @@ def _disjoint(facts: Facts, block: int, loop: int) -> bool:
     return False
 
 
-def shared_writes(facts: Facts, t: Any) -> int:
+def shared_writes(facts: Facts, t: Any, asked: int) -> int:
     """Parallel of a loop below which a block writes a shared element in several iterations."""
     refused = 0
     for loop in facts.loops:
@@ -138,10 +140,11 @@ def _injective(facts: Facts, block: Block, loops: int) -> bool:
     return not free
 
 
-def decomposes_recomputation(facts: Facts, t: Any) -> int:
+def decomposes_recomputation(facts: Facts, t: Any, asked: int) -> int:
     """DecomposeReduction (E): the loop or one below it repeats the sum of the first block."""
     refused = 0
-    for loop in facts.loops:
+    for i in bits(asked & facts.all_loops):
+        loop = facts.loops[i]
         block = facts.first_init[loop.index]
         if block < 0 or facts.once[block]:
             continue
@@ -152,7 +155,7 @@ def decomposes_recomputation(facts: Facts, t: Any) -> int:
     return refused
 
 
-def rfactor_repeats(facts: Facts, t: Any) -> int:
+def rfactor_repeats(facts: Facts, t: Any, asked: int) -> int:
     """RFactor of a reduction that runs more often than it has instances, or is marked."""
     refused = 0
     marked = facts.vectorized | facts.parallel
@@ -164,7 +167,7 @@ def rfactor_repeats(facts: Facts, t: Any) -> int:
     return refused
 
 
-def rfactor_sibling(facts: Facts, t: Any) -> int:
+def rfactor_sibling(facts: Facts, t: Any, asked: int) -> int:
     """RFactor next to a block that sits directly in a loop above: the compiler breaks down."""
     refused = 0
     for loop in facts.loops:
@@ -178,7 +181,7 @@ def rfactor_sibling(facts: Facts, t: Any) -> int:
     return refused
 
 
-def vectorized_move(facts: Facts, t: Any) -> int:
+def vectorized_move(facts: Facts, t: Any, asked: int) -> int:
     """Moves of a vectorized block, or below a vectorized loop (D)."""
     if not facts.vectorized:
         return 0
@@ -187,15 +190,9 @@ def vectorized_move(facts: Facts, t: Any) -> int:
     return facts.around(facts.vectorized)
 
 
-def overwritten(facts: Facts, t: Any) -> int:
+def overwritten(facts: Facts, t: Any, asked: int) -> int:
     """Moves, inlining and staging of a block that reads what a later block writes."""
-    refused = 0
-    for i, view in enumerate(facts.views):
-        for buffer in view.reads:
-            writers = facts.writers.get(buffer)
-            if writers and writers[-1] > i:
-                refused |= 1 << i
-    return _of_moved(t, refused)
+    return _of_moved(t, facts.overwritten)
 
 
 def _of_moved(t: Any, blocks: int) -> int:
@@ -205,7 +202,7 @@ def _of_moved(t: Any, blocks: int) -> int:
     return blocks
 
 
-def partial_sums(facts: Facts, t: Any) -> int:
+def partial_sums(facts: Facts, t: Any, asked: int) -> int:
     """Moves into a reduction loop of a producer (B), or next to a producer that needs its order."""
     refused = 0
     for producer in facts.producers[t.block]:
@@ -216,14 +213,15 @@ def partial_sums(facts: Facts, t: Any) -> int:
     return refused
 
 
-def without_producer(facts: Facts, t: Any) -> int:
+def without_producer(facts: Facts, t: Any, asked: int) -> int:
     """ReverseComputeAt of a block that reads only inputs (A)."""
     return 0 if facts.producers[t.block] else _EVERYTHING
 
 
-def shifted_reads(facts: Facts, t: Any) -> int:
+def shifted_reads(facts: Facts, t: Any, asked: int) -> int:
     """ReverseComputeAt of a block that does not read produced buffers by its plain iterators (C)."""
     block = facts.blocks[t.block]
+    domains = dict(zip(block.facts.iter_handles, block.facts.iter_extents, strict=True))
     seen: set[int] = set()
     for read in block.facts.reads:
         if (
@@ -241,7 +239,7 @@ def shifted_reads(facts: Facts, t: Any) -> int:
                     return _EVERYTHING
                 continue
             ((handle, coefficient),) = terms.items()
-            if coefficient != 1.0 or handle in used:
+            if coefficient != 1.0 or handle in used or domains.get(handle) != size:
                 return _EVERYTHING
             used.add(handle)
         if read.buffer.handle in seen:
@@ -287,10 +285,10 @@ def _box(facts: Facts, producer: int, outer: int) -> Box | None:
     return tuple(found)
 
 
-def scattered_region(facts: Facts, t: Any) -> int:
+def scattered_region(facts: Facts, t: Any, asked: int) -> int:
     """ReverseComputeAt where producers do not cover one dense box (F), or not the same one."""
     producers = facts.producers[t.block]
-    candidates = facts.all_loops & ~facts.chain[t.block]
+    candidates = asked & facts.all_loops & ~facts.chain[t.block]
     for p in producers:
         if facts.blocks[p].has_predicate or facts.views[p].plain_write is None:
             return _EVERYTHING
@@ -330,7 +328,7 @@ def _same_boxes(facts: Facts, block: int, producers: list[int], outer: int) -> b
     return True
 
 
-def repeated_terms(facts: Facts, t: Any) -> int:
+def repeated_terms(facts: Facts, t: Any, asked: int) -> int:
     """ReverseComputeAt of a reduction whose producers are recomputed, or that is read too early."""
     block = facts.blocks[t.block]
     if all(kind == SPATIAL for kind in block.facts.iter_types):
@@ -344,7 +342,16 @@ def repeated_terms(facts: Facts, t: Any) -> int:
     return refused
 
 
-def private_stage(facts: Facts, t: Any) -> int:
+def shared_producer(facts: Facts, t: Any, asked: int) -> int:
+    """ReverseComputeInline of a block that is not the only reader of what it reads (G)."""
+    refused = 0
+    for i, view in enumerate(facts.views):
+        if any(r in facts.writers and len(facts.readers[r]) > 1 for r in view.reads):
+            refused |= 1 << i
+    return refused
+
+
+def private_stage(facts: Facts, t: Any, asked: int) -> int:
     """CacheRead and CacheWrite of a block that every thread computes for itself."""
     refused = 0
     for i, chain in enumerate(facts.chain):
@@ -395,12 +402,12 @@ def _region_sizes(facts: Facts, block: int, chain: tuple[int, ...]) -> dict[int,
     return sizes
 
 
-def too_much_work(facts: Facts, t: Any) -> int:
+def too_much_work(facts: Facts, t: Any, asked: int) -> int:
     """ComputeAt and ReverseComputeAt after which blocks run too many instances."""
     block = t.block
     budget = MAX_WORK * facts.domain - (facts.work - facts.trips[block])
     refused = 0
-    candidates = facts.all_loops & ~facts.chain[block]
+    candidates = asked & facts.all_loops & ~facts.chain[block]
     for other in facts.consumers[block] if t.name == "ComputeAt" else facts.producers[block]:
         candidates &= facts.chain[other]
     full = facts.views[block].domain
@@ -424,10 +431,10 @@ def too_much_work(facts: Facts, t: Any) -> int:
     return refused
 
 
-def swollen_inline(facts: Facts, t: Any) -> int:
+def swollen_inline(facts: Facts, t: Any, asked: int) -> int:
     """ComputeInline that would make an expression too large."""
     refused = 0
-    for i in bits(facts.complete & ~facts.outputs):
+    for i in bits(facts.complete & ~facts.outputs & asked):
         size = None
         for consumer in facts.consumers[i]:
             other = facts.blocks[consumer].facts.node

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tvm.tirx as tx
+import tvm_ffi
 from tvm.s_tir import SBlockRealize
 from tvm.tirx import Add, FloorDiv, FloorMod, For, IntImm, Mul, SeqStmt, Sub, Var
 
@@ -248,6 +249,35 @@ def block_facts(node: Any) -> BlockFacts:
 
 
 _BODY = {For: "loop", SBlockRealize: "block", SeqStmt: "sequence"}
+_LOOPS = NodeCache(1 << 13)
+_SEQUENCES = NodeCache(1 << 12)
+_item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+
+
+def _loop_facts(node: Any) -> tuple[int, int, int, bool, Any, type]:
+    """Variable handle, extent, kind, annotated, body and its type; cached by node."""
+    hit = _LOOPS.entries.get(hash(node))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    extent, body = node.extent, node.body
+    made = (
+        hash(node.loop_var),
+        extent.value if type(extent) is IntImm else -1,
+        int(node.kind),
+        len(node.annotations) > 0,
+        body,
+        type(body),
+    )
+    return _LOOPS.put(node, made)  # type: ignore[no-any-return]
+
+
+def _children(node: Any) -> tuple[Any, ...]:
+    hit = _SEQUENCES.entries.get(hash(node))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    seq = node.seq
+    made = tuple(_item(seq, i) for i in range(len(seq)))
+    return _SEQUENCES.put(node, made)  # type: ignore[no-any-return]
 
 
 def read_nest(mod: tx.PrimFunc | Any) -> LoopNest:
@@ -256,44 +286,44 @@ def read_nest(mod: tx.PrimFunc | Any) -> LoopNest:
     loops: list[Loop] = []
     blocks: list[Block] = []
 
-    def visit(stmt: Any, chain: tuple[int, ...], positions: tuple[tuple[int, int], ...]) -> None:
-        kind = type(stmt)
+    def visit(
+        stmt: Any, kind: type, chain: tuple[int, ...], positions: tuple[tuple[int, int], ...]
+    ) -> None:
         if kind is For:
-            extent, body = stmt.extent, stmt.body
+            var, extent, mark, annotated, body, below = _loop_facts(stmt)
             index = len(loops)
             inner = (*chain, index)
-            loops.append(
-                Loop(
-                    index,
-                    stmt,
-                    hash(stmt.loop_var),
-                    extent.value if type(extent) is IntImm else -1,
-                    int(stmt.kind),
-                    len(stmt.annotations) > 0,
-                    chain[-1] if chain else -1,
-                    inner,
-                    _BODY.get(type(body), "other"),
-                    [],
-                )
-            )
-            visit(body, inner, positions)
+            around = chain[-1] if chain else -1
+            shape = _BODY.get(below, "other")
+            loops.append(Loop(index, stmt, var, extent, mark, annotated, around, inner, shape, []))
+            visit(body, below, inner, positions)
         elif kind is SeqStmt:
             around = chain[-1] if chain else -1
-            for i, child in enumerate(stmt.seq):
-                visit(child, chain, (*positions, (around, i)))
+            for i, child in enumerate(_children(stmt)):
+                visit(child, type(child), chain, (*positions, (around, i)))
         elif kind is SBlockRealize:
-            block = Block(
-                len(blocks),
-                stmt,
-                block_facts(stmt.block),
-                tuple(linear(v) for v in stmt.iter_values),
-                chain,
-                positions,
-                type(stmt.predicate) is not IntImm,
-            )
+            facts, bindings, guarded = _placed(stmt)
+            index = len(blocks)
             for i in chain:
-                loops[i].blocks.append(block.index)
-            blocks.append(block)
+                loops[i].blocks.append(index)
+            blocks.append(Block(index, stmt, facts, bindings, chain, positions, guarded))
 
-    visit(root.body, (), ())
+    body = root.body
+    visit(body, type(body), (), ())
     return LoopNest(root, loops, blocks)
+
+
+_PLACED = NodeCache(1 << 13)
+
+
+def _placed(realize: Any) -> tuple[BlockFacts, tuple[Linear, ...], bool]:
+    """Facts of the block, bindings, and whether it has a predicate; cached by node."""
+    hit = _PLACED.entries.get(hash(realize))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    made = (
+        block_facts(realize.block),
+        tuple(linear(v) for v in realize.iter_values),
+        type(realize.predicate) is not IntImm,
+    )
+    return _PLACED.put(realize, made)  # type: ignore[no-any-return]

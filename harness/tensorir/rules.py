@@ -48,83 +48,86 @@ _EVERYTHING = -1
 
 
 class Rule(NamedTuple):
-    """One reason to refuse. `refused(facts, prototype)` is a bit set over the row's nodes."""
+    """One reason to refuse.
+
+    `refused(facts, prototype, asked)` is a bit set over the row's nodes; only the members of `asked`
+    matter, so that a rule need not look at nodes that are illegal anyway.
+    """
 
     name: str
     reason: str
     kinds: tuple[str, ...]
     """class names of the transforms it judges; empty: all"""
-    refused: Callable[[Facts, Any], int]
+    refused: Callable[[Facts, Any, int], int]
 
 
-def _missing(facts: Facts, t: Any) -> int:
+def _missing(facts: Facts, t: Any, asked: int) -> int:
     axis = t.axis()
     if axis == "loop":
-        if "block" in t.__dataclass_fields__ and not 0 <= t.block < len(facts.blocks):
-            return _EVERYTHING
-        return ~facts.all_loops
+        block = getattr(t, "block", 0)
+        return ~facts.all_loops if 0 <= block < len(facts.blocks) else _EVERYTHING
     return ~facts.all_blocks if axis == "block" else 0
 
 
-def _missing_read(facts: Facts, t: Any) -> int:
+def _missing_read(facts: Facts, t: Any, asked: int) -> int:
     if t.read < 0:
         return _EVERYTHING
     return sum(1 << b.index for b in facts.blocks if t.read >= len(b.facts.reads))
 
 
-def _too_many_loops(facts: Facts, t: Any) -> int:
+def _too_many_loops(facts: Facts, t: Any, asked: int) -> int:
     return _EVERYTHING if len(facts.loops) >= MAX_LOOPS else 0
 
 
-def _too_many_blocks(facts: Facts, t: Any) -> int:
+def _too_many_blocks(facts: Facts, t: Any, asked: int) -> int:
     return _EVERYTHING if len(facts.blocks) >= MAX_BLOCKS else 0
 
 
-def _indivisible(facts: Facts, t: Any) -> int:
+def _indivisible(facts: Facts, t: Any, asked: int) -> int:
     factor = t.factor
     if factor < 2:
         return _EVERYTHING
     return sum(1 << x.index for x in facts.loops if x.extent % factor or x.extent <= factor)
 
 
-def _imperfect(facts: Facts, t: Any) -> int:
+def _imperfect(facts: Facts, t: Any, asked: int) -> int:
     return ~facts.over_loop
 
 
-def _frozen(facts: Facts, t: Any) -> int:
+def _frozen(facts: Facts, t: Any, asked: int) -> int:
     refused = facts.vectorized | facts.bound
     if t.name in ("Reorder", "Fuse"):
         refused |= refused >> 1 & facts.over_loop
     return refused
 
 
-def _parallel_frozen(facts: Facts, t: Any) -> int:
+def _parallel_frozen(facts: Facts, t: Any, asked: int) -> int:
     refused = facts.parallel
     if t.name in ("Reorder", "Fuse"):
         refused |= refused >> 1 & facts.over_loop
     return refused
 
 
-def _marked(facts: Facts, t: Any) -> int:
+def _marked(facts: Facts, t: Any, asked: int) -> int:
     return ~facts.serial
 
 
-def _annotated(facts: Facts, t: Any) -> int:
+def _annotated(facts: Facts, t: Any, asked: int) -> int:
     refused = facts.annotated
     if t.name in ("Reorder", "Fuse"):
         refused |= refused >> 1 & facts.over_loop
     return refused
 
 
-def _not_over_block(facts: Facts, t: Any) -> int:
+def _not_over_block(facts: Facts, t: Any, asked: int) -> int:
     return ~facts.over_block
 
 
-def _vector_extent(facts: Facts, t: Any) -> int:
+def _vector_extent(facts: Facts, t: Any, asked: int) -> int:
     return sum(1 << x.index for x in facts.loops if not 2 <= x.extent <= MAX_VECTOR)
 
 
-def _unroll_extent(facts: Facts, t: Any) -> int:
+def _unroll_extent(facts: Facts, t: Any, asked: int) -> int:
     loops = facts.loops
     refused = 0
     for loop in loops:
@@ -143,11 +146,11 @@ def _unroll_extent(facts: Facts, t: Any) -> int:
     return refused
 
 
-def _no_threads(facts: Facts, t: Any) -> int:
+def _no_threads(facts: Facts, t: Any, asked: int) -> int:
     return _EVERYTHING if facts.num_threads < 2 else 0
 
 
-def _not_outermost(facts: Facts, t: Any) -> int:
+def _not_outermost(facts: Facts, t: Any, asked: int) -> int:
     refused = facts.around(facts.parallel)
     for loop in facts.loops:
         inside = any(facts.loops[i].extent != 1 for i in loop.chain[:-1])
@@ -156,11 +159,11 @@ def _not_outermost(facts: Facts, t: Any) -> int:
     return refused
 
 
-def _nothing_to_decompose(facts: Facts, t: Any) -> int:
+def _nothing_to_decompose(facts: Facts, t: Any, asked: int) -> int:
     return sum(1 << i for i, block in enumerate(facts.first_init) if block < 0)
 
 
-def _rfactor_bytes(facts: Facts, t: Any) -> int:
+def _rfactor_bytes(facts: Facts, t: Any, asked: int) -> int:
     refused = 0
     for loop in facts.loops:
         if len(loop.blocks) == 1:
@@ -170,7 +173,7 @@ def _rfactor_bytes(facts: Facts, t: Any) -> int:
     return refused
 
 
-def _thread_binding(facts: Facts, t: Any) -> int:
+def _thread_binding(facts: Facts, t: Any, asked: int) -> int:
     return _EVERYTHING
 
 
@@ -331,6 +334,12 @@ RULES: tuple[Rule, ...] = (
         meaning.repeated_terms,
     ),
     Rule(
+        "sole reader",
+        "another block reads the buffer that would be dropped",
+        ("ReverseComputeInline",),
+        meaning.shared_producer,
+    ),
+    Rule(
         "parallel stages",
         "a block below a parallel loop that computes for itself is not staged",
         STAGES,
@@ -364,5 +373,6 @@ def first_refusal(facts: Facts, transform: Transform) -> Rule | None:
     node = getattr(transform, axis) if axis else 0
     if node < 0:
         return RULES[0]
+    here = 1 << node
     rules = rules_for(transform.name)
-    return next((r for r in rules if r.refused(facts, transform) >> node & 1), None)
+    return next((r for r in rules if r.refused(facts, transform, here) & here), None)

@@ -2,8 +2,8 @@
 
 Each function answers, for one row of transforms (see `rules.py`), the sets of nodes where the
 compiler surely accepts and where it surely refuses; all other nodes are undecided and go to trial.
-The conditions restate the checks of TVM 0.27 and are held to the compiler by property tests. They
-are only asked about nodes that no rule refuses.
+The conditions restate the checks of TVM 0.27 and are held to the compiler by property tests, for
+nodes that no rule refuses; about others their answer means nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _decompose(facts: Facts, t: Any, asked: int) -> Verdict:
     accepted = undecided = 0
     for i in bits(asked):
         block = facts.first_init[i]
-        if not facts.reduction >> block & 1:
+        if block < 0 or not facts.reduction >> block & 1:
             continue
         for j in facts.blocks[block].chain:
             if j == i:
@@ -128,7 +128,10 @@ def _cache_write(facts: Facts, t: Any, asked: int) -> Verdict:
 def _cache_read(facts: Facts, t: Any, asked: int) -> Verdict:
     accepted = 0
     for i in bits(asked):
-        buffer = facts.blocks[i].facts.reads[t.read].buffer.handle
+        reads = facts.blocks[i].facts.reads
+        if t.read >= len(reads):
+            continue
+        buffer = reads[t.read].buffer.handle
         if len(facts.writers.get(buffer, ())) <= 1 and all(
             facts.flags[r][1] for r in facts.readers[buffer]
         ):
@@ -176,7 +179,7 @@ def _inline(facts: Facts, t: Any, asked: int) -> Verdict:
 def _reverse_inline(facts: Facts, t: Any, asked: int) -> Verdict:
     if _stands_alone(facts):
         return 0, asked
-    undecided = 0
+    accepted = undecided = 0
     for i in bits(asked & facts.complete):
         block = facts.blocks[i]
         if block.facts.has_init or len(block.facts.writes) != 1:
@@ -185,9 +188,34 @@ def _reverse_inline(facts: Facts, t: Any, asked: int) -> Verdict:
         if len(produced) != 1 or len(facts.writers[produced[0]]) != 1:
             continue
         producer = facts.writers[produced[0]][0]
-        if facts.complete >> producer & 1 and not facts.outputs >> producer & 1:
+        if not facts.complete >> producer & 1 or facts.outputs >> producer & 1:
+            continue
+        other = facts.blocks[producer]
+        if (
+            _identity_store(other)
+            and _identity_store(block)
+            and _maps(other, other.facts.writes[0])
+            and all(_maps(block, r) for r in block.facts.reads if r.buffer.handle == produced[0])
+            and not block.has_predicate
+            and not other.has_predicate
+        ):
+            accepted |= 1 << i
+        else:
             undecided |= 1 << i
-    return 0, asked & ~undecided
+    return accepted, asked & ~accepted & ~undecided
+
+
+def _maps(block: Block, access: Access) -> bool:
+    """Whether the iterators of the block are, in some order, the indices of the whole buffer."""
+    extents = dict(zip(block.facts.iter_handles, block.facts.iter_extents, strict=True))
+    for (start, extent), size in zip(access.region, access.buffer.shape, strict=True):
+        terms = start.coefficients
+        if extent != 1 or not start.exact or start.constant or len(terms) != 1:
+            return False
+        ((handle, coefficient),) = terms.items()
+        if coefficient != 1.0 or extents.pop(handle, -1) != size:
+            return False
+    return not extents
 
 
 def _place(block: Block, loop: int) -> int:

@@ -6,6 +6,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 from tirgym.errors import InvalidValueError
@@ -54,6 +55,7 @@ class Transform(ABC):
         cls.name = cls.__name__
 
     @classmethod
+    @cache
     def axis(cls) -> str:
         """The field that names the node within a row of transforms: "loop", else "block", else ""."""
         names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
