@@ -63,10 +63,8 @@ class GuardedBuffer:
             self._raw[start - GUARD_BYTES : start],
             self._raw[start + tensor.nbytes : start + tensor.nbytes + GUARD_BYTES],
         )
-        value = poison_value(dtype, Poison.NAN)
-        self._pattern = np.frombuffer(value.tobytes() * (GUARD_BYTES // dtype.itemsize), np.uint8)
         self._device: Any = None
-        self.reset_guards()
+        self._guard_with(Poison.NAN)
 
     @property
     def device(self) -> Any:
@@ -87,8 +85,18 @@ class GuardedBuffer:
         self.array[...] = values
 
     def poison(self, poison: Poison) -> None:
-        """Overwrite the tensor with a value that no right result has everywhere."""
+        """Overwrite the tensor with a value that no right result has everywhere; the guards too.
+
+        The guards change with the poison because a write past the end often stores a NaN that was
+        read past the end of an input, which a guard of NaN would not show.
+        """
         self.array.fill(poison_value(self.array.dtype, poison))
+        self._guard_with(poison)
+
+    def _guard_with(self, poison: Poison) -> None:
+        value = poison_value(self.array.dtype, poison)
+        self._pattern = np.frombuffer(value.tobytes() * (GUARD_BYTES // value.itemsize), np.uint8)
+        self.reset_guards()
 
     def overrun(self) -> str | None:
         """None while both guards are whole, else which one was written and how far away."""
