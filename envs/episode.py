@@ -12,8 +12,21 @@ from numpy.typing import NDArray
 from tirgym.harness.evaluation import Evaluation
 from tirgym.harness.program import Program
 from tirgym.rewards.reward import Reward
+from tirgym.spaces.graph import IRGraph
 
-__all__ = ["Episode", "LastStep", "make_info"]
+__all__ = ["Episode", "LastStep", "View", "make_info"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A program with what every observation of it needs; immutable, so states share it."""
+
+    program: Program
+    graph: IRGraph
+    mask: NDArray[np.int8]
+    """(n,): legal actions, STOP among them; read-only"""
+    workload: str
+    """URI"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +49,8 @@ class LastStep:
 class Episode:
     """Everything that a step reads and writes; `snapshot` costs microseconds."""
 
-    start: Program
-    program: Program
+    view: View
+    """the current program"""
     reward: Reward
     seed: int | None = None
     steps: int = 0
@@ -51,8 +64,13 @@ class Episode:
     """full verdict on the program that the episode ended with"""
     last: LastStep = field(default_factory=LastStep)
 
+    @property
+    def program(self) -> Program:
+        """The current program."""
+        return self.view.program
+
     def snapshot(self) -> Self:
-        """An independent copy; programs are shared, since they never change."""
+        """An independent copy; views are shared, since they never change."""
         return replace(self, reward=copy.copy(self.reward))
 
     def saw(self, evaluation: Evaluation) -> None:
@@ -62,7 +80,7 @@ class Episode:
             self.code_keys = self.code_keys | {key}
 
 
-def make_info(episode: Episode, mask: NDArray[np.int8], overflow: int) -> dict[str, Any]:
+def make_info(episode: Episode, overflow: int) -> dict[str, Any]:
     """The `info` of a reset or step: always the same keys, types and shapes.
 
     `action_mask` (n,) int8 is a new array. `speedup` is over the unscheduled program, as far as the
@@ -70,15 +88,15 @@ def make_info(episode: Episode, mask: NDArray[np.int8], overflow: int) -> dict[s
     passed every regime; `trials` counts different machine code; `overflow` counts the nodes and
     edges that the observation has no room for.
     """
-    last = episode.last
+    last, view = episode.last, episode.view
     return {
-        "action_mask": mask.copy(),
-        "workload": episode.program.workload.uri,
+        "action_mask": view.mask.copy(),
+        "workload": view.workload,
         "transform": last.action,
         "legal": int(last.legal),
         "status": last.status,
         "message": last.message,
-        "ir_key": episode.program.ir_key,
+        "ir_key": view.program.ir_key,
         "code_key": last.code_key,
         "speedup": float(episode.reward.speedup),
         "best_speedup": float(episode.best_speedup),

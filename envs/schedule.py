@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.error import InvalidAction, ResetNeeded
 from numpy.typing import NDArray
 
-from tirgym.envs.episode import Episode, LastStep, make_info
+from tirgym.envs.episode import Episode, LastStep, View, make_info
 from tirgym.envs.render import RENDER_MODES, render
 from tirgym.envs.strategies import EvaluatorSource, KernelLike, WorkloadSampler, make_evaluator
 from tirgym.envs.strategies import make_reward as _make_reward
@@ -30,7 +30,7 @@ from tirgym.harness.transforms.base import SlotLimits, Transform
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Shape
 from tirgym.rewards.reward import Needs, Reward, Transition
-from tirgym.spaces.graph import IRGraph, encoder_for
+from tirgym.spaces.graph import encoder_for
 from tirgym.spaces.observation import make_observation
 from tirgym.spaces.transform_space import TransformSpace
 
@@ -114,8 +114,7 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
         self._evaluator = EvaluatorSource(evaluator, lambda: make_evaluator(store, replay))
         self._owner = True
         self._episode: Episode | None = None
-        self._starts: dict[str, Program] = {}
-        self._shown: tuple[Program, IRGraph, NDArray[np.int8]] | None = None
+        self._starts: dict[str, View] = {}
 
     # -- Gymnasium --------------------------------------------------------------------------
 
@@ -126,8 +125,8 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         start = self._start(options or {})
         reward = copy.copy(self._reward)
-        reward.reset(start)
-        self._episode = Episode(start, start, reward, seed, began_s=time.monotonic())
+        reward.reset(start.program)
+        self._episode = Episode(start, reward, seed, began_s=time.monotonic())
         return self._observe(), self._info()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -153,7 +152,8 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
         terminated = stop or (evaluation is not None and evaluation.status in FATAL)
         truncated = late and not terminated
 
-        episode.program = after
+        if after is not before:
+            episode.view = self._look(after, episode.view.workload)
         episode.steps += 1
         episode.over = terminated or truncated
         episode.best_speedup = max(episode.best_speedup, episode.reward.speedup)
@@ -162,8 +162,7 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Shape (n,), bool: the legal actions of the current program, STOP among them."""
-        self._running(over=True)
-        return self._show()[2].astype(np.bool_)
+        return self._running(over=True).view.mask.astype(np.bool_)
 
     def render(self) -> Any:
         """Loop tree before and after the last action; text, HTML or an image by `render_mode`."""
@@ -286,7 +285,7 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
         episode.final = evaluation if final else None
         return evaluation
 
-    def _start(self, options: Mapping[str, Any]) -> Program:
+    def _start(self, options: Mapping[str, Any]) -> View:
         unknown = sorted(set(options) - set(_OPTIONS))
         if unknown:
             raise InvalidValueError("reset options", unknown, f"only {' and '.join(_OPTIONS)}")
@@ -295,27 +294,28 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
             shape = options.get("shape", None if "kernel" in options else self._shape)
             sampler = WorkloadSampler(options.get("kernel", self._kernel), shape)
         workload = sampler.sample(self.np_random)
-        start = self._starts.get(workload.uri)
-        if start is None or start.workload.kernel is not workload.kernel:
+        uri = workload.uri
+        start = self._starts.get(uri)
+        if start is None or start.program.workload.kernel is not workload.kernel:
             if len(self._starts) >= _STARTS_KEPT:
                 self._starts.clear()
-            start = self._starts[workload.uri] = self._backend.start(workload, self.target)
+            start = self._look(self._backend.start(workload, self.target), uri)
+            self._starts[uri] = start
         return start
 
-    def _show(self) -> tuple[Program, IRGraph, NDArray[np.int8]]:
-        """The current program with its graph and mask; made once for each program."""
-        program = self._running(over=True).program
-        if self._shown is None or self._shown[0] is not program:
-            mask = self.action_space.mask(program.legal_mask(self.vocabulary))
-            self._shown = program, encoder_for(program.dialect).encode(program), mask
-        return self._shown
+    def _look(self, program: Program, uri: str) -> View:
+        """`program` with its graph and mask, made once for each step."""
+        mask = self.action_space.mask(program.legal_mask(self.vocabulary))
+        mask.flags.writeable = False
+        return View(program, encoder_for(program.dialect).encode(program), mask, uri)
 
     def _observe(self) -> Any:
-        return self._observation.observe(*self._show())
+        view = self._running(over=True).view
+        return self._observation.observe(view.program, view.graph, view.mask)
 
     def _info(self) -> dict[str, Any]:
-        _, graph, mask = self._show()
-        return make_info(self._running(over=True), mask, self._observation.overflow(graph))
+        episode = self._running(over=True)
+        return make_info(episode, self._observation.overflow(episode.view.graph))
 
 
 def _vocabulary(backend: str, factors: Sequence[int] | None) -> Vocabulary:

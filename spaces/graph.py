@@ -76,7 +76,7 @@ FEATURES: dict[NodeType, tuple[str, ...]] = {
     ),
     NodeType.BUFFER: (
         "log_elements", "log_bytes", "rank", "log_last_extent", "item_bytes", "is_float",
-        "parameter", "output", "on_chip",
+        "on_chip", "parameter", "output",
     ),
 }  # fmt: skip
 """Names of the features of each node type; `log_x` is log2(1 + x) / 16."""

@@ -30,16 +30,23 @@ from tirgym.spaces.hardware import hardware_features
 
 __all__ = ["TensorIREncoder"]
 
-_LOG = [math.log2(1 + x) / 16 for x in range(1 << 14)]
-_POWER = [0.0, *(math.log2(1 + (x & -x)) / 16 for x in range(1, 1 << 14))]
+_TABLE = 1 << 14
+_LOG = [math.log2(1 + x) / 16 for x in range(_TABLE)]
+_POWER = [0.0, *(math.log2(1 + (x & -x)) / 16 for x in range(1, _TABLE))]
 _KINDS = [tuple(float(kind == i) for i in range(5)) for kind in range(5)]
 _BODIES = {"loop": (1.0, 0.0, 0.0), "block": (0.0, 1.0, 0.0), "sequence": (0.0, 0.0, 1.0)}
-_WIDTH = len(NODE_FEATURES)
+_OTHER_BODY = (0.0, 0.0, 0.0)
+_WIDTH, _EDGE_WIDTH = len(NODE_FEATURES), len(EDGE_FEATURES)
+_COLUMNS = [COLUMNS[kind] for kind in NodeType]
+_SURELY_BOUNDED = 60
+"""Up to this many loops and blocks every feature is within BOUND by construction."""
 _CACHE_LIMIT = 1 << 13
 
 
 def _log(x: float) -> float:
-    return _LOG[int(x)] if 0 <= x < 1 << 14 else math.log2(1 + max(x, 0)) / 16
+    if 0 <= x < _TABLE:
+        return _LOG[int(x)]
+    return min(math.log2(1 + max(x, 0)) / 16, BOUND)
 
 
 class _View(NamedTuple):
@@ -51,24 +58,31 @@ class _View(NamedTuple):
     """block features before `depth`"""
     tail: tuple[float, ...]
     """block features after `depth`"""
-    accesses: tuple[tuple[int, int, Buffer], ...]
-    """edge type, buffer handle and buffer of each read, then of each write"""
-    access_rows: NDArray[np.float32]
-    """(accesses, EDGE_FEATURES)"""
-    strides: tuple[tuple[int, int, int], ...]
-    """edge type, loop variable handle, buffer handle"""
-    stride_rows: NDArray[np.float32]
-    """(strides, EDGE_FEATURES)"""
+    reads: int
+    """number of read regions"""
+    buffers: tuple[Buffer, ...]
+    """of each read, then of each write"""
+    handles: tuple[int, ...]
+    """of `buffers`"""
+    stride_vars: tuple[int, ...]
+    """loop variable of each stride edge"""
+    stride_accesses: tuple[int, ...]
+    """index into `buffers` of each stride edge"""
+    edge_types: tuple[int, ...]
+    """of reads, writes and strides"""
+    edge_rows: NDArray[np.float32]
+    """(len(edge_types), EDGE_FEATURES)"""
     spatial: tuple[int, ...]
     """handles of loop variables that move a spatial iterator"""
     reduce: tuple[int, ...]
     """handles of loop variables that move a reduction iterator"""
-    instances: int
-    """product of the iterator extents"""
+    log_instances: float
+    """of the product of the iterator extents"""
 
 
 _views: dict[int, _View] = {}
 _operations: dict[int, tuple[Any, tuple[float, ...]]] = {}
+_shapes: dict[int, tuple[Buffer, tuple[float, ...]]] = {}
 
 _PLACE: dict[type, int] = {
     tx.Add: 0,
@@ -83,21 +97,27 @@ _PLACE: dict[type, int] = {
     **dict.fromkeys((tx.LT, tx.LE, tx.GT, tx.GE, tx.EQ, tx.NE, tx.And, tx.Or, tx.Not), 4),
     TensorLoad: 5,
 }
-_CHILDREN = ("a", "b", "value", "condition", "true_value", "false_value", "body")
+_BINARY = frozenset(kind for kind, place in _PLACE.items() if place in (0, 1, 2, 4))
+_CHILDREN = ("a", "b", "value", "condition", "true_value", "false_value", "body", "seq")
 
 
 def _count(node: Any, counts: list[int]) -> None:
     """Add the operations under `node`, index expressions apart, to `counts`."""
-    place = _PLACE.get(type(node))
+    kind = type(node)
+    place = _PLACE.get(kind)
     if place is not None:
         counts[place] += 1
     if place == 5:
         return
-    children = [getattr(node, name, None) for name in _CHILDREN]
+    children: list[Any] = []
     if place == 3:
         children.extend(node.args)
-    elif isinstance(node, tx.SeqStmt):
-        children.extend(node.seq)
+    elif kind in _BINARY and kind is not tx.Not and kind is not tx.Select:
+        children = [node.a, node.b]
+    else:
+        for name in _CHILDREN:
+            child = getattr(node, name, None)
+            children.extend(child if name == "seq" and child is not None else [child])
     for child in children:
         if isinstance(child, Expr | tx.Stmt):
             _count(child, counts)
@@ -111,7 +131,7 @@ def _block_operations(node: Any) -> tuple[float, ...]:
         _count(node.body, counts)
         if len(_operations) >= _CACHE_LIMIT:
             _operations.clear()
-        hit = _operations[hash(node)] = (node, tuple(count / 8 for count in counts))
+        hit = _operations[hash(node)] = (node, tuple(min(count / 8, BOUND) for count in counts))
     return hit[1]
 
 
@@ -142,40 +162,47 @@ def _moved_by(block: Block, kind: int) -> tuple[int, ...]:
 
 def _make_view(block: Block) -> _View:
     facts = block.facts
-    accesses, access_rows, strides, stride_rows = [], [], [], []
-    reads = [(EdgeType.READ, EdgeType.READ_STRIDE, access) for access in facts.reads]
-    writes = [(EdgeType.WRITE, EdgeType.WRITE_STRIDE, access) for access in facts.writes]
-    for edge, stride_edge, access in reads + writes:
+    accesses = (*facts.reads, *facts.writes)
+    reads = len(facts.reads)
+    types = [int(EdgeType.READ)] * reads + [int(EdgeType.WRITE)] * (len(accesses) - reads)
+    rows: list[tuple[float, ...]] = []
+    for access in accesses:
         elements = math.prod(max(extent, 1) for _, extent in access.region)
         exact = all(start.exact and extent > 0 for start, extent in access.region)
-        accesses.append((int(edge), access.buffer.handle, access.buffer))
-        access_rows.append((0.0, 0.0, 0.0, 0.0, float(exact), _log(elements)))
+        rows.append((0.0, 0.0, 0.0, 0.0, float(exact), _log(elements)))
+    variables: list[int] = []
+    moved: list[int] = []
+    for number, access in enumerate(accesses):
+        kind = EdgeType.READ_STRIDE if number < reads else EdgeType.WRITE_STRIDE
         for var, (stride, straight) in _strides(access, block).items():
-            strides.append((int(stride_edge), var, access.buffer.handle))
-            stride_rows.append(_stride_row(stride, straight))
-    instances = math.prod(facts.iter_extents)
+            types.append(int(kind))
+            variables.append(var)
+            moved.append(number)
+            rows.append(_stride_row(stride, straight))
     head = (
         facts.iter_types.count(SPATIAL) / 8,
         facts.iter_types.count(REDUCE) / 8,
-        len(facts.reads) / 8,
+        reads / 8,
         len(facts.writes) / 8,
         float(facts.has_init),
         float(block.has_predicate),
         float(facts.annotated),
     )
     exact_bindings = float(all(binding.exact for binding in block.bindings))
-    shape = (-1, len(EDGE_FEATURES))
     return _View(
-        block.realize,
-        head,
-        (exact_bindings, *_block_operations(facts.node)),
-        tuple(accesses),
-        np.array(access_rows, np.float32).reshape(shape),
-        tuple(strides),
-        np.array(stride_rows, np.float32).reshape(shape),
-        _moved_by(block, SPATIAL),
-        _moved_by(block, REDUCE),
-        instances,
+        realize=block.realize,
+        head=head,
+        tail=(exact_bindings, *_block_operations(facts.node)),
+        reads=reads,
+        buffers=tuple(access.buffer for access in accesses),
+        handles=tuple(access.buffer.handle for access in accesses),
+        stride_vars=tuple(variables),
+        stride_accesses=tuple(moved),
+        edge_types=tuple(types),
+        edge_rows=np.array(rows, np.float32).reshape(-1, _EDGE_WIDTH),
+        spatial=_moved_by(block, SPATIAL),
+        reduce=_moved_by(block, REDUCE),
+        log_instances=_log(math.prod(facts.iter_extents)),
     )
 
 
@@ -189,71 +216,51 @@ def _view(block: Block) -> _View:
     return hit
 
 
-class _Buffers:
-    """Buffers in order of first access, written ones marked."""
-
-    def __init__(self) -> None:
-        self.number: dict[int, int] = {}
-        self.found: list[Buffer] = []
-        self.written: set[int] = set()
-
-    def add(self, view: _View) -> None:
-        for edge, handle, buffer in view.accesses:
-            if handle not in self.number:
-                self.number[handle] = len(self.found)
-                self.found.append(buffer)
-            if edge == EdgeType.WRITE:
-                self.written.add(handle)
-
-
-def _loop_rows(nest: LoopNest, views: list[_View]) -> tuple[list[tuple[float, ...]], list[int]]:
-    """Feature rows of all loops, and the product of extents down to each loop."""
+def _loop_rows(nest: LoopNest, views: list[_View]) -> tuple[list[float], list[int]]:
+    """Feature rows of all loops, flat, and the product of extents down to each loop."""
     spatial, reduce = set[int](), set[int]()
     for view in views:
         spatial.update(view.spatial)
         reduce.update(view.reduce)
-    rows: list[tuple[float, ...]] = []
+    flat: list[float] = []
     trips: list[int] = []
     for loop in nest.loops:
-        extent = max(loop.extent, 1)
-        total = extent * (trips[loop.parent] if loop.parent >= 0 else 1)
+        extent, parent, var = max(loop.extent, 1), loop.parent, loop.var
+        total = extent if parent < 0 else extent * trips[parent]
         trips.append(total)
-        rows.append(
-            (
-                _log(extent),
-                *_KINDS[loop.kind],
-                1.0 if loop.annotated else 0.0,
-                len(loop.chain) / 8,
-                _log(total),
-                _POWER[extent] if extent < 1 << 14 else _log(extent & -extent),
-                len(loop.blocks) / 8,
-                1.0 if loop.var in spatial else 0.0,
-                1.0 if loop.var in reduce else 0.0,
-                *_BODIES.get(loop.body, (0.0, 0.0, 0.0)),
-            )
+        flat += (
+            _log(extent),
+            *_KINDS[loop.kind],
+            1.0 if loop.annotated else 0.0,
+            len(loop.chain) / 8,
+            _log(total),
+            _POWER[extent] if extent < _TABLE else _log(extent & -extent),
+            len(loop.blocks) / 8,
+            1.0 if var in spatial else 0.0,
+            1.0 if var in reduce else 0.0,
+            *_BODIES.get(loop.body, _OTHER_BODY),
         )
-    return rows, trips
+    return flat, trips
 
 
-def _buffer_rows(buffers: _Buffers, allocated: set[int]) -> list[tuple[float, ...]]:
-    rows: list[tuple[float, ...]] = []
-    for buffer in buffers.found:
+def _buffer_shape(buffer: Buffer) -> tuple[float, ...]:
+    """Buffer features that depend on the buffer alone; cached."""
+    hit = _shapes.get(buffer.handle)
+    if hit is None:
         elements = math.prod(max(extent, 1) for extent in buffer.shape)
-        inner = buffer.handle in allocated
-        rows.append(
-            (
-                _log(elements),
-                _log(max(buffer.nbytes, 0)),
-                len(buffer.shape) / 8,
-                _log(max(buffer.shape[-1], 0)) if buffer.shape else 0.0,
-                buffer.nbytes / max(elements, 1) / 8,
-                1.0 if "float" in buffer.dtype else 0.0,
-                0.0 if inner else 1.0,
-                1.0 if not inner and buffer.handle in buffers.written else 0.0,
-                0.0 if buffer.scope == "global" else 1.0,
-            )
+        row = (
+            _log(elements),
+            _log(max(buffer.nbytes, 0)),
+            len(buffer.shape) / 8,
+            _log(max(buffer.shape[-1], 0)) if buffer.shape else 0.0,
+            buffer.nbytes / max(elements, 1) / 8,
+            1.0 if "float" in buffer.dtype else 0.0,
+            0.0 if buffer.scope == "global" else 1.0,
         )
-    return rows
+        if len(_shapes) >= _CACHE_LIMIT:
+            _shapes.clear()
+        hit = _shapes[buffer.handle] = (buffer, row)
+    return hit[1]
 
 
 def _structure(nest: LoopNest, first_block: int) -> tuple[list[int], list[int], list[int]]:
@@ -262,12 +269,13 @@ def _structure(nest: LoopNest, first_block: int) -> tuple[list[int], list[int], 
     sources: list[int] = []
     targets: list[int] = []
     last: dict[int, int] = {}
+    loops = nest.loops
 
     def child(parent: int, node: int) -> None:
-        before = last.get(parent)
         types.append(0)
         sources.append(parent)
         targets.append(node)
+        before = last.get(parent)
         if before is not None:
             types.append(1)
             sources.append(before)
@@ -275,12 +283,12 @@ def _structure(nest: LoopNest, first_block: int) -> tuple[list[int], list[int], 
         last[parent] = node
 
     for block in nest.blocks:
-        parent = 0
+        parent, index = 0, block.index
         for loop in block.chain:
-            if nest.loops[loop].blocks[0] == block.index:
+            if loops[loop].blocks[0] == index:
                 child(parent, loop + 1)
             parent = loop + 1
-        child(parent, first_block + block.index)
+        child(parent, first_block + index)
     return types, sources, targets
 
 
@@ -293,12 +301,16 @@ class TensorIREncoder:
             raise TypeError(f"expected a TensorIRProgram, got {type(program).__name__}")
         nest = program.nest
         views = [_view(block) for block in nest.blocks]
-        buffers = _Buffers()
+        number: dict[int, int] = {}
+        buffers: list[Buffer] = []
         for view in views:
-            buffers.add(view)
-        counts = (1, len(nest.loops), len(nest.blocks), len(buffers.found))
+            for handle, buffer in zip(view.handles, view.buffers, strict=True):
+                if handle not in number:
+                    number[handle] = len(buffers)
+                    buffers.append(buffer)
+        counts = (1, len(nest.loops), len(nest.blocks), len(buffers))
         nodes = self._nodes(program, views, buffers, counts)
-        types, links, edges = self._edges(nest, views, buffers, counts)
+        types, links, edges = self._edges(nest, views, number, counts)
         for array in (nodes, types, links, edges):
             array.flags.writeable = False
         return IRGraph(counts, nodes, edges, types, links)
@@ -307,67 +319,64 @@ class TensorIREncoder:
         self,
         program: TensorIRProgram,
         views: list[_View],
-        buffers: _Buffers,
+        buffers: list[Buffer],
         counts: tuple[int, int, int, int],
     ) -> NDArray[np.float32]:
         nest = program.nest
         loops, trips = _loop_rows(nest, views)
-        blocks = [
-            (
-                _log(view.instances),
-                _log(trips[block.chain[-1]] if block.chain else 1),
-                *view.head,
-                len(block.chain) / 8,
-                *view.tail,
-            )
-            for block, view in zip(nest.blocks, views, strict=True)
-        ]
-        allocated = {hash(node) for node in nest.root.alloc_buffers}
-        rows = (
-            [hardware_features(program.target)],
-            loops,
-            blocks,
-            _buffer_rows(buffers, allocated),
-        )
+        blocks: list[float] = []
+        for block, view in zip(nest.blocks, views, strict=True):
+            chain = block.chain
+            blocks += (view.log_instances, _log(trips[chain[-1]]) if chain else _LOG[1])
+            blocks += view.head
+            blocks.append(len(chain) / 8)
+            blocks += view.tail
+        inner = program.facts.intermediates
+        written = {handle for view in views for handle in view.handles[view.reads :]}
+        shapes: list[float] = []
+        for buffer in buffers:
+            parameter = buffer.handle not in inner
+            shapes += _buffer_shape(buffer)
+            shapes += (1.0, 1.0 if buffer.handle in written else 0.0) if parameter else (0.0, 0.0)
         nodes = np.zeros((sum(counts), _WIDTH), np.float32)
         start = 0
-        for kind, (count, part) in enumerate(zip(counts, rows, strict=True)):
+        rows = (hardware_features(program.target), loops, blocks, shapes)
+        for kind, (count, flat) in enumerate(zip(counts, rows, strict=True)):
             end = start + count
-            nodes[start:end, kind] = 1.0
             if count:
-                nodes[start:end, COLUMNS[NodeType(kind)]] = part
+                nodes[start:end, kind] = 1.0
+                nodes[start:end, _COLUMNS[kind]] = np.array(flat, np.float32).reshape(count, -1)
             start = end
-        np.clip(nodes, -BOUND, BOUND, out=nodes)
+        if counts[1] > _SURELY_BOUNDED or counts[2] > _SURELY_BOUNDED:
+            np.clip(nodes, -BOUND, BOUND, out=nodes)
         return nodes
 
     def _edges(
         self,
         nest: LoopNest,
         views: list[_View],
-        buffers: _Buffers,
+        number: dict[int, int],
         counts: tuple[int, int, int, int],
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
         first_block = 1 + counts[1]
         first_buffer = first_block + counts[2]
         types, sources, targets = _structure(nest, first_block)
-        rows = [np.zeros((len(types), len(EDGE_FEATURES)), np.float32)]
+        rows = [np.zeros((len(types), _EDGE_WIDTH), np.float32)]
         loop_node = {loop.var: loop.index + 1 for loop in nest.loops}
-        number = buffers.number
         for node, view in enumerate(views, first_block):
-            for edge, handle, _ in view.accesses:
-                types.append(edge)
-                buffer = first_buffer + number[handle]
-                sources.append(buffer if edge == 2 else node)
-                targets.append(node if edge == 2 else buffer)
-            rows.append(view.access_rows)
-            for edge, var, handle in view.strides:
-                types.append(edge)
-                sources.append(loop_node.get(var, 0))
-                targets.append(first_buffer + number[handle])
-            rows.append(view.stride_rows)
-        edges = np.concatenate(rows)
-        np.clip(edges, -BOUND, BOUND, out=edges)
-        return np.array(types, np.int32), np.array((sources, targets), np.int32), edges
+            at = [first_buffer + number[handle] for handle in view.handles]
+            reads = view.reads
+            writes = len(at) - reads
+            types += view.edge_types
+            sources += at[:reads]
+            sources += [node] * writes
+            sources += [loop_node.get(var, 0) for var in view.stride_vars]
+            targets += [node] * reads
+            targets += at[reads:]
+            targets += [at[access] for access in view.stride_accesses]
+            rows.append(view.edge_rows)
+        links = np.array(sources + targets, np.int32).reshape(2, -1)
+        return np.array(types, np.int32), links, np.concatenate(rows)
 
     def tree(self, program: Program) -> list[str]:
         """One line for each loop and block, indented by depth."""
