@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import math
-import os
-import pickle
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +16,7 @@ from tirgym.errors import EvaluationError
 from tirgym.harness.backend import Build, backend
 from tirgym.harness.buffers import GuardedBuffer, Poison
 from tirgym.harness.evaluation import GateReport, Level, Measurement
+from tirgym.harness.file_lock import FileLock
 from tirgym.harness.gate import Bench, GateOutcome, InputSet, check, run_gate
 from tirgym.harness.judge import Expected, judge, judge_with
 from tirgym.harness.status import Status
@@ -43,7 +41,11 @@ POOL_BYTES = 512 << 20
 ROTATING = (Regime.TIES, Regime.TINY, Regime.MIXED, Regime.HUGE, Regime.SPARSE, Regime.EXTREME)
 """Training: two of these at a time, in turn, besides RAMP and NORMAL (the timed inputs)."""
 PROMOTION = 2.0
-"""A candidate this much faster than the baseline it was timed against becomes an anchor."""
+"""A candidate this much faster than the baseline it was timed against is measured in full against
+naive, and becomes an anchor …"""
+ANCHOR_WIDTH = 0.5
+"""… unless half the interval of its ratio is wider than this share of it. An anchor's uncertainty is
+part of the interval of everything that is timed against it, and the same for all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Outcome:
     """What a worker answers about one binary."""
 
     status: Status
-    report: GateReport
+    report: GateReport | None = None
     measurement: Measurement | None = None
     message: str = ""
     slowdown: float | None = None
@@ -135,6 +137,8 @@ class Workbench:
         self.builds: OrderedDict[str, Build] = OrderedDict()
         self.loaded: dict[str, Call] = {}
         self.anchors: list[Anchor] = []
+        self.failing: InputSet | None = None
+        """inputs that the last program failed on"""
 
     def build(self, module_json: str) -> Build:
         """Compile for this bench's target."""
@@ -209,6 +213,16 @@ class Workbench:
         timed = self.pooled(Regime.NORMAL, epoch)
         return [self.pooled(r, epoch) for r in (Regime.RAMP, *pair)], timed
 
+    def normal_set(self) -> InputSet:
+        """The NORMAL set of the current pool."""
+        epoch = max((epoch for _, epoch in self.pool), default=0)
+        return self.pooled(Regime.NORMAL, epoch)
+
+    def time_naive(self) -> None:
+        """First rough seconds of the unscheduled program, on inputs that are needed anyway."""
+        given = self.normal_set()
+        self.naive_s = min(self.naive_s, self.baseline.run(self.naive.function, given, Poison.NAN))
+
     # --- evaluation -------------------------------------------------------------------------
 
     def function(self, code_key: str) -> Callable[..., Any]:
@@ -226,25 +240,33 @@ class Workbench:
     ) -> Outcome:
         """Gate, timing, gate on what the timed loop left. Notes its phases."""
         note("inputs")
-        started = time.perf_counter()
+        started, before_s = time.perf_counter(), self.baseline.runs_s
         sets, timed = self.sets(level, number)
+        drawn_s = self.baseline.runs_s - before_s
         function = self.function(code_key)
         note("gate")
+        outcome, gate = self.gate(function, sets)
+        if gate.status is not Status.PASSED:
+            outcome = replace(outcome, gate_s=time.perf_counter() - started)
+        else:
+            outcome = self.timed(code_key, function, level, timed, gate, floor_us, note, started)
+        return replace(outcome, gate_runs_s=outcome.gate_runs_s + drawn_s)
+
+    def gate(
+        self, function: Callable[..., Any], sets: Sequence[InputSet]
+    ) -> tuple[Outcome, GateOutcome]:
+        """The gate's verdict, as it is answered and with its details."""
         slow_s = max(self.rules.slow_floor_s, self.rules.slowdown_limit * self.naive_s)
         gate = run_gate(self.bench, function, sets, slow_s)
+        self.failing = gate.failing
+        outcome = Outcome(
+            gate.status, gate.report, message=gate.report.failure, gate_runs_s=gate.runs_s
+        )
         if gate.status is Status.TOO_SLOW:
             slowdown = slow_s / self.naive_s
             text = f"one call took {gate.seconds * 1e3:.3g} ms, over {slowdown:.3g}x the naive time"
-            gate_s = time.perf_counter() - started
-            return Outcome(
-                gate.status, gate.report, None, text, slowdown, None, gate_s, gate.runs_s
-            )
-        if gate.status is not Status.PASSED:
-            gate_s = time.perf_counter() - started
-            return Outcome(
-                gate.status, gate.report, None, gate.report.failure, None, None, gate_s, gate.runs_s
-            )
-        return self.timed(code_key, function, level, timed, gate, floor_us, note, started)
+            outcome = replace(outcome, message=text, slowdown=slowdown)
+        return outcome, gate
 
     def timed(
         self,
@@ -267,17 +289,19 @@ class Workbench:
         self.bench.prepare(given, Poison.HIGH)
         gate_s = time.perf_counter() - started
         note("lock")
-        with _Lock(self.rules.lock_path) as lock:
+        with FileLock(self.rules.lock_path) as lock:
             note("timing")
             begun = time.perf_counter()
             plan = self.rules.plans[level]
             base_s = self.naive_s if anchor is None else anchor.seconds
             paired = self.interleave(candidate, base, (estimate, base_s), plan)
-            runs_s = paired.runs_s
-            promoted = self.promote(level, paired, candidate, anchor, estimate)
-            if promoted is not None:
-                paired, anchor = promoted, None
-                runs_s += promoted.runs_s
+            runs_s, promoted = paired.runs_s, False
+            if level is Level.TRAINING and paired.ratio >= PROMOTION:
+                pair = (estimate, self.naive_s)
+                full = self.interleave(candidate, self.naive, pair, ANCHOR_PLAN)
+                runs_s += full.runs_s
+                if full.half_width <= ANCHOR_WIDTH:
+                    paired, anchor, plan, promoted = full, None, ANCHOR_PLAN, True
         timing_s = time.perf_counter() - begun
         failure, worst, identical = check(self.bench, given)
         status, message = Status.PASSED, ""
@@ -296,7 +320,7 @@ class Workbench:
         if status is Status.PASSED:
             status, message = _plausible(paired, measurement, floor_us, plan)
         made = None
-        if status is Status.PASSED and promoted is not None:
+        if promoted and status in (Status.PASSED, Status.NOISY):
             made = Anchor("", paired.ratio, paired.half_width, measurement.latency_us * 1e-6)
         kept = measurement if status is Status.PASSED else None
         gate_s += time.perf_counter() - begun - timing_s
@@ -318,15 +342,6 @@ class Workbench:
         self, candidate: Call, base: Call, estimates: tuple[float, float], plan: TimingPlan
     ) -> Paired:
         return interleave(candidate, base, estimates, plan, self.rules.timer)
-
-    def promote(
-        self, level: Level, paired: Paired, candidate: Call, anchor: Anchor | None, estimate: float
-    ) -> Paired | None:
-        """Measure in full against naive what is much faster than its baseline; else None."""
-        if level is not Level.TRAINING or paired.ratio < PROMOTION or paired.noisy:
-            return None
-        full = self.interleave(candidate, self.naive, (estimate, self.naive_s), ANCHOR_PLAN)
-        return None if full.noisy else full
 
     def nearest(self, seconds: float) -> Anchor | None:
         """The anchor closest in time, None for the naive program."""
@@ -374,84 +389,3 @@ def _plausible(
         text = f"half the 95 % interval is {paired.half_width:.0%} of the ratio"
         return Status.NOISY, f"{text}, more than {plan.noise_limit:.0%}"
     return Status.PASSED, ""
-
-
-class _Lock:
-    """An exclusive lock between processes; the kernel frees it when its holder dies."""
-
-    def __init__(self, path: str) -> None:
-        self.path, self.waited_s = path, 0.0
-
-    def __enter__(self) -> Self:
-        started = time.perf_counter()
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-        self.waited_s = time.perf_counter() - started
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
-
-
-class Operations:
-    """The requests that a worker answers, by method name."""
-
-    KEPT = 6
-    """workloads kept warm at once"""
-
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self._note = note
-        self._benches: OrderedDict[str, Workbench] = OrderedDict()
-
-    def prepare(
-        self,
-        key: str,
-        workload: bytes,
-        naive_json: str,
-        target: Target,
-        rules: bytes,
-        anchors: Sequence[Anchor],
-    ) -> tuple[list[str], str, float]:
-        """Make a workbench. Answers the keys that are kept, naive's code key and its seconds."""
-        if key not in self._benches:
-            while len(self._benches) >= self.KEPT:
-                self._benches.popitem(last=False)
-            bench = Workbench(pickle.loads(workload), naive_json, target, pickle.loads(rules))
-            bench.anchors = list(anchors)
-            for _ in range(2):
-                bench.draw(Regime.NORMAL, "warm-up")
-            self._benches[key] = bench
-        bench = self._benches[key]
-        return list(self._benches), bench.naive_key, bench.naive_s
-
-    def build(self, key: str, module_json: str) -> tuple[str, float]:
-        """Compile and remember. Answers the code key and the seconds in the compiler."""
-        started = time.perf_counter()
-        build = self._bench(key).build(module_json)
-        self._bench(key).remember(build)
-        return build.code_key, time.perf_counter() - started
-
-    def load(self, key: str, code_key: str) -> float:
-        """JIT-link an earlier build. Answers the seconds it took."""
-        started = time.perf_counter()
-        bench = self._bench(key)
-        build = bench.builds[code_key]
-        function = build.load()
-        bench.builds[code_key] = Build(build.assembly, build.code_key, lambda: function)
-        return time.perf_counter() - started
-
-    def evaluate(
-        self, key: str, code_key: str, level: Level, number: int, floor_us: float
-    ) -> Outcome:
-        """See `Workbench.evaluate`."""
-        bench = self._bench(key)
-        outcome = bench.evaluate(code_key, level, number, floor_us, self._note)
-        return replace(outcome, tainted=bench.bench.tainted)
-
-    def add_anchor(self, key: str, anchor: Anchor) -> None:
-        """Time later candidates against `anchor` where it is closest."""
-        self._bench(key).anchors.append(anchor)
-
-    def _bench(self, key: str) -> Workbench:
-        self._benches.move_to_end(key)
-        return self._benches[key]

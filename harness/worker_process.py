@@ -27,10 +27,11 @@ def warm_up() -> None:
 
     import tvm
 
-    from tirgym.harness import workbench
+    from tirgym.harness import operations, workbench
     from tirgym.harness.backend import backend
     from tirgym.kernels_suite import registry
 
+    assert operations
     assert registry
     made = backend("llvm")
     tensor = tvm.te.placeholder((64,), name="a")
@@ -44,7 +45,7 @@ def warm_up() -> None:
 
 def serve(sock: socket.socket) -> None:
     """Answer requests until the other end closes; every exception of a request becomes an answer."""
-    from tirgym.harness.workbench import Operations
+    from tirgym.harness.operations import Operations
 
     channel = Channel(sock)
     operations = Operations(lambda name: channel.send(("note", name)))
