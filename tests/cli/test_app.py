@@ -36,7 +36,7 @@ def test_help_and_lists_import_no_compiler(arguments: list[str]) -> None:
         "import sys; from tirgym.cli import main; "
         f"code = main({arguments!r}); "
         "heavy = {'tvm', 'torch', 'triton', 'matplotlib'} & set(sys.modules); "
-        "sys.exit(code or ', '.join(sorted(heavy)))"
+        "sys.exit(code or ', '.join(sorted(heavy)) or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -14,6 +14,8 @@ Cli = Callable[..., Any]
 NO_TRACE = "{tmp}/none.json"
 CASES: dict[str, tuple[list[str], str]] = {
     "command": (["shwo", "matmul"], "did you mean 'show'"),
+    "missing command": (["gate"], "selftest"),
+    "command of a group": (["gate", "selftst"], "did you mean 'selftest'"),
     "option": (["show", "matmul", "--levle", "asm"], "--levle"),
     "missing argument": (["show"], "KERNEL|TRACE"),
     "not a number": (["optimize", "matmul", "--trials", "many"], "--trials"),

@@ -15,13 +15,15 @@ import typer
 from typer.core import TyperGroup
 
 from tirgym import settings
+from tirgym.cli.baseline import baseline_command
 from tirgym.cli.catalog import list_command
+from tirgym.cli.checks import selftest_command
 from tirgym.cli.doctor import doctor_command
 from tirgym.cli.export import export_command
 from tirgym.cli.search import optimize_command
 from tirgym.cli.show import show_command
-from tirgym.cli.traces import replay_command, verify_command
-from tirgym.errors import TirgymError, UnknownNameError
+from tirgym.cli.traces import compare_command, replay_command, verify_command
+from tirgym.errors import TirgymError, UnknownNameError, UsageError
 
 __all__ = ["app", "main"]
 
@@ -32,7 +34,15 @@ _ParserError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == 
 
 
 class _Commands(TyperGroup):
-    """A command group that answers an unknown command with the ones that exist."""
+    """A command group that answers a missing or unknown command with the ones that exist."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and not self.invoke_without_command:
+            raise UsageError(
+                f"{ctx.info_name}: a command is missing. Accepted: "
+                + ", ".join(self.list_commands(ctx))
+            )
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None:
@@ -71,10 +81,16 @@ def _root(
 app.command("list")(list_command)
 app.command("doctor")(doctor_command)
 app.command("show")(show_command)
+app.command("baseline")(baseline_command)
 app.command("optimize")(optimize_command)
 app.command("verify")(verify_command)
 app.command("replay")(replay_command)
+app.command("compare")(compare_command)
 app.command("export")(export_command)
+
+gate = _group("The correctness gate.")
+gate.command("selftest")(selftest_command)
+app.add_typer(gate, name="gate")
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -76,5 +76,5 @@ def _cells(row: BaselineRow) -> list[str]:
         f"{row.gflops:.1f}",
         f"{row.roofline_fraction:.1%}",
         speedup_text(row.speedup, row.speedup_ci),
-        f"{row.what}{' (noisy)' if row.status == 'noisy' else ''}",
+        row.what,
     )

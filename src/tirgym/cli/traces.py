@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,14 +13,12 @@ from tirgym.cli.records import evaluation_record, program_record, speedup_text
 from tirgym.cli.subject import evaluate_fully, target_to_run
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tirgym.harness.evaluation import Evaluation
+    from tirgym.harness.evaluation import Comparison, Evaluation
     from tirgym.harness.program import Program
     from tirgym.harness.target import Target
     from tirgym.harness.trace import Trace, TraceResult
 
-__all__ = ["replay_command", "verify_command"]
+__all__ = ["compare_command", "replay_command", "verify_command"]
 
 
 def replay_command(
@@ -67,9 +66,9 @@ def verify_command(
     """
     recorded, target, programs = _replayed(trace, backend, arch, threads)
     program = programs[-1]
-    from tirgym.harness.static_checks import check_program
+    from tirgym.harness.static_checks import static_checks
 
-    findings = check_program(program)
+    findings = list(static_checks(program))
     evaluation = evaluate_fully(program)
     if json:
         print_json(
@@ -97,6 +96,67 @@ def verify_command(
         if _claim_holds(recorded.result, evaluation) is False:
             console.print("the verified interval lies below the recorded claim")
     _exit_unless_passed(evaluation)
+
+
+def compare_command(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A saved trace.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another trace of the same kernel.")],
+    backend: BackendOption = None,
+    arch: ArchOption = None,
+    threads: ThreadsOption = None,
+    json: JsonFlag = False,
+) -> None:
+    """Time two traces against each other, interleaved: is B faster than A, slower, or neither?"""
+    one, two = (_replayed(path, backend, arch, threads)[2][-1] for path in (first, second))
+    from tirgym.harness.local_evaluator import LocalEvaluator
+
+    with LocalEvaluator() as evaluator:
+        found = evaluator.compare(one, two)
+    if json:
+        print_json(
+            {
+                "workload": one.workload.uri,
+                "backend": one.target.backend,
+                "target": one.target.arch,
+                "num_threads": one.target.num_threads,
+                "a": {"file": str(first), **evaluation_record(found.first)},
+                "b": {"file": str(second), **evaluation_record(found.second)},
+                "ratio": found.ratio,
+                "interval": found.interval,
+                "same_code": found.same_code,
+                "noisy": found.noisy,
+                "verdict": found.verdict,
+            }
+        )
+    else:
+        rows = []
+        for name, path, judged in (("A", first, found.first), ("B", second, found.second)):
+            record = evaluation_record(judged)
+            speedup = speedup_text(record["speedup"], record["speedup_ci"])
+            rows.append((name, path, judged.status.value, speedup))
+        columns = ("", "trace", "status", ">over unscheduled")
+        console = result_console()
+        console.print(table(f"{one.workload.uri} on {one.target}", columns, rows))
+        console.print(_verdict_line(found))
+    if found.verdict == "invalid":
+        note("not compared: a trace did not pass")
+        raise typer.Exit(1)
+
+
+def _verdict_line(found: Comparison) -> str:
+    """`B is faster than A: A takes 1.20x (1.18 to 1.23) as long`."""
+    if found.same_code:
+        return "no difference: both are the same machine code"
+    if found.ratio is None or found.interval is None:
+        return "no verdict"
+    ratio, (low, high) = found.ratio, found.interval
+    who, whom = ("A", "B") if ratio >= 1.0 else ("B", "A")
+    if ratio < 1.0:
+        ratio, low, high = 1.0 / ratio, 1.0 / high, 1.0 / low
+    verdict = found.verdict
+    says = verdict if verdict.startswith("no ") else f"B is {verdict} than A"
+    noisy = " (noisy)" if found.noisy else ""
+    return f"{says}: {who} takes {speedup_text(ratio, (low, high))} as long as {whom}{noisy}"
 
 
 def _replayed(

@@ -1,0 +1,221 @@
+"""`optimize` for real on a small kernel, and everything that one does with the trace it saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Outcome
+from tirgym.cli import main
+from tirgym.harness.trace import Trace
+
+Cli = Callable[..., Outcome]
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ("-s", "m=40,n=48", "-s", "k=36")
+PROMISED = {
+    "workload", "backend", "target", "num_threads", "agent", "trials", "status", "baseline_us",
+    "best_us", "speedup", "speedup_ci", "code_key", "trace",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """A folder with trace.json and picture.png, and the JSON of the command that made them."""
+    folder = tmp_path_factory.mktemp("search")
+    arguments = ["optimize", "matmul", *SMALL, "--agent", "random", "--trials", "6", "--seed", "1"]
+    files = ["--out", str(folder / "new" / "trace.json"), "--picture", str(folder / "picture.png")]
+    command = [sys.executable, "-m", "tirgym", *arguments, *files, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    yield folder, json.loads(done.stdout)
+
+
+def test_optimize_keeps_its_promise(found: tuple[Path, dict[str, Any]]) -> None:
+    folder, record = found
+    assert set(record) >= PROMISED
+    assert (record["status"], record["agent"], record["trials"]) == ("passed", "random", 6)
+    assert record["workload"] == "tirgym://core-v0/matmul?m=40&n=48&k=36&dtype=float32"
+    low, high = record["speedup_ci"]
+    assert low <= record["speedup"] <= high
+    assert record["speedup"] == pytest.approx(record["baseline_us"] / record["best_us"])
+    trace = Trace.load(folder / "new" / "trace.json")
+    assert list(trace.transforms) == record["trace"]
+    assert trace.result is not None
+    assert (trace.result.status, trace.result.speedup) == ("passed", record["speedup"])
+    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_optimize_for_people(cli: Cli, tmp_path: Path) -> None:
+    trace = tmp_path / "t.json"
+    done = cli(
+        "optimize", "add", "-s", "tiny", "--agent", "random", "--trials", "2", "--out", trace
+    )
+    assert done.code == 0, done.err
+    assert "unscheduled" in done.out
+    assert "best of 2 trials" in done.out
+    assert str(trace) in done.out
+
+
+def test_verify_sets_claim_and_number_side_by_side(
+    found: tuple[Path, dict[str, Any]], cli: Cli
+) -> None:
+    folder, record = found
+    verified = cli("verify", folder / "new" / "trace.json", "--json").json()
+    assert verified["passed"] is True
+    assert verified["same_code"] is True
+    assert verified["claim"]["speedup"] == record["speedup"]
+    assert verified["verified"]["reused"] is False
+    assert verified["verified"]["regimes"]
+    assert not [finding for finding in verified["findings"] if finding.startswith("error")]
+
+
+def test_verify_rejects_a_wrong_program(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(
+        "from tvm import te\n"
+        "from tirgym.kernels_suite.kernel import Kernel\n"
+        "def build(shape):\n"
+        "    x = te.placeholder((shape['n'],), 'float32', 'x')\n"
+        "    y = te.compute(x.shape, lambda i: x[i] + 1.0, 'y')\n"
+        "    return te.create_prim_func([x, y])\n"
+        "wrong = Kernel('wrong', 'mine', build, lambda x: x + 2.0, train=({'n': 64},))\n"
+    )
+    target = cli("show", "add", "--json").json()["target"]
+    from tirgym.harness.target import Target
+
+    uri = f"tirgym://local/{tmp_path}/wrong.py:wrong?n=64&dtype=float32"
+    Trace(uri, Target("llvm", target), ()).save(tmp_path / "t.json")
+    done = cli("verify", tmp_path / "t.json")
+    assert done.code == 1
+    assert "fails its own gate" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_an_inflated_claim_shows(
+    found: tuple[Path, dict[str, Any]], cli: Cli, tmp_path: Path
+) -> None:
+    text = json.loads((found[0] / "new" / "trace.json").read_text())
+    text["result"].update(speedup=1e6, speedup_ci=[9e5, 1.1e6])
+    (tmp_path / "t.json").write_text(json.dumps(text))
+    done = cli("verify", tmp_path / "t.json", "--json")
+    assert done.code == 0
+    assert done.json()["claim_holds"] is False
+
+
+def test_replay_shows_every_step(found: tuple[Path, dict[str, Any]], cli: Cli) -> None:
+    folder, record = found
+    replayed = cli("replay", folder / "new" / "trace.json", "--json").json()
+    assert [step["transform"] for step in replayed["steps"]] == record["trace"]
+    assert replayed["evaluation"]["reused"] is True
+    human = cli("replay", folder / "new" / "trace.json", "--no-measure")
+    for text in record["trace"]:
+        assert text in human.out
+
+
+def test_replay_for_another_target_warns(
+    found: tuple[Path, dict[str, Any]], cli: Cli, tmp_path: Path
+) -> None:
+    text = json.loads((found[0] / "new" / "trace.json").read_text())
+    text["target"]["arch"] = "x86-64-v2"
+    (tmp_path / "t.json").write_text(json.dumps(text))
+    done = cli("replay", tmp_path / "t.json", "--no-measure")
+    assert done.code == 0
+    assert "warning: recorded for llvm/x86-64-v2/1 thread" in done.err
+
+
+def test_compare_a_trace_with_itself(found: tuple[Path, dict[str, Any]], cli: Cli) -> None:
+    trace = found[0] / "new" / "trace.json"
+    compared = cli("compare", trace, trace, "--json").json()
+    assert compared["same_code"] is True
+    assert (compared["ratio"], compared["verdict"]) == (1.0, "no difference shown")
+    assert "same machine code" in cli("compare", trace, trace).out
+
+
+def test_compare_refuses_other_workloads(
+    found: tuple[Path, dict[str, Any]], cli: Cli, tmp_path: Path
+) -> None:
+    trace = found[0] / "new" / "trace.json"
+    text = json.loads(trace.read_text())
+    text["workload"] = text["workload"].replace("m=40", "m=80")
+    del text["ir_key"]
+    (tmp_path / "other.json").write_text(json.dumps(text))
+    done = cli("compare", trace, tmp_path / "other.json")
+    assert (done.code, done.out) == (2, "")
+    assert "workload and target must be equal" in done.err
+
+
+def test_exported_trace_computes_in_ten_lines(
+    found: tuple[Path, dict[str, Any]], cli: Cli, tmp_path: Path
+) -> None:
+    library = tmp_path / "lib.so"
+    record = cli("export", found[0] / "new" / "trace.json", "-o", library, "--json").json()
+    assert record["gate"] == "passed"
+    assert record["code_key"] == found[1]["code_key"]
+    example = [sys.executable, str(ROOT / "examples" / "call_exported.py"), str(library)]
+    done = subprocess.run(example, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith("mean 36.0")
+
+
+def test_a_wrong_kernel_is_not_exported(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.fakes import verdict
+    from tirgym.cli import export
+    from tirgym.harness.status import Status
+
+    monkeypatch.setattr(export, "evaluate_fully", lambda program: verdict(Status.WRONG_RESULT))
+    done = cli("export", "add", "-s", "tiny", "-o", tmp_path / "lib.so")
+    assert (done.code, done.out) == (1, "")
+    assert "wrong_result" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_store_is_named(
+    found: tuple[Path, dict[str, Any]], cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "store.sqlite").write_bytes(b"this is no database " * 100)
+    monkeypatch.setenv("TIRGYM_HOME", str(tmp_path))
+    done = cli("replay", found[0] / "new" / "trace.json")
+    assert (done.code, done.out) == (2, "")
+    assert "store.sqlite" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_ctrl_c_verifies_what_was_found(tmp_path: Path) -> None:
+    trace = tmp_path / "t.json"
+    command = [sys.executable, "-m", "tirgym", "optimize", "matmul", *SMALL, "--trials", "100000"]
+    process = subprocess.Popen(
+        [*command, "--agent", "random", "--out", str(trace), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TIRGYM_HOME": str(tmp_path)},
+    )
+    deadline = time.monotonic() + 120
+    while not trace.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("tirgym: interrupted")
+    assert json.loads(out)["stopped"] == "interrupted"
+    saved = Trace.load(trace).result
+    assert saved is not None
+    assert saved.status == "passed"
+
+
+def test_own_kernel_in_ten_lines() -> None:
+    kernel = f"{ROOT / 'examples' / 'my_kernel.py'}:my_kernel"
+    arguments = ["optimize", kernel, "-s", "n=32", "--agent", "random", "--trials", "2", "--json"]
+    assert main(arguments) == 0
