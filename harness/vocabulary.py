@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 def _row(prototype: Transform, actions: dict[int, int]) -> Row:
-    axis = prototype.axis()
+    axis = prototype.node_field()
     return Row(prototype, axis, getattr(prototype, "block", -1) if axis == "loop" else -1, actions)
 
 
@@ -52,7 +52,7 @@ class Vocabulary(Sequence[Transform]):
         rows: dict[tuple[object, ...], dict[int, int]] = {}
         first: dict[tuple[object, ...], Transform] = {}
         for action, transform in enumerate(self._table):
-            axis = transform.axis()
+            axis = transform.node_field()
             others = tuple(getattr(transform, f.name) for f in fields(transform) if f.name != axis)  # type: ignore[arg-type]
             key = (type(transform), *others)
             first.setdefault(key, transform)

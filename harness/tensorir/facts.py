@@ -6,13 +6,16 @@ its bindings alone is computed once for each `SBlockRealize` node, which TVM sha
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 from typing import Any, NamedTuple
 
+import tvm
+import tvm.target.codegen
 from tvm.s_tir.schedule import _ffi_api as ffi
-from tvm.tirx import Add, BufferLoad, BufferStore, IntImm, Max, Min, Mul, Var
+from tvm.tirx import Add, BufferLoad, BufferStore, IntImm, Max, Min, Mul, SeqStmt, Var
 
+from tirgym.harness.target import Target
 from tirgym.harness.tensorir.nest import (
     PARALLEL,
     REDUCE,
@@ -25,6 +28,7 @@ from tirgym.harness.tensorir.nest import (
     LoopNest,
     NodeCache,
 )
+from tirgym.harness.transforms.tensorize import INTRINSICS
 
 __all__ = ["BlockView", "Facts", "bits"]
 
@@ -48,6 +52,8 @@ class BlockView(NamedTuple):
     """in the binding of a reduction iterator"""
     lane_vars: frozenset[int]
     """an exact linear part of the binding of a spatial iterator that the block writes by"""
+    tangled: frozenset[int]
+    """inside a division or modulo that makes a reduction iterator"""
     domain: int
     """iterator tuples"""
     spatial_only: bool
@@ -62,6 +68,8 @@ class BlockView(NamedTuple):
     """a reduction iterator is part of a written index"""
     ordered: bool
     """the result may depend on the order of its iterations"""
+    intrinsic: bool
+    """the body is no TensorIR that transforms could look into"""
     plain_write: tuple[int, ...] | None
     """position of the iterator that is dimension d of the one written region; None if not plain"""
 
@@ -121,6 +129,15 @@ def _is_ordered(node: Any, overlaps: bool, has_reduce: bool, known_iters: bool) 
     return found
 
 
+def _is_opaque(node: Any) -> bool:
+    """Whether the body holds more than stores, that is, comes from an intrinsic."""
+    if len(node.match_buffers):
+        return True
+    body = node.body
+    stores = list(body.seq) if type(body) is SeqStmt else [body]
+    return not all(type(store) is BufferStore for store in stores)
+
+
 def _plain_write(block: Block) -> tuple[int, ...] | None:
     facts = block.facts
     if len(facts.writes) != 1:
@@ -163,6 +180,13 @@ def _make_view(block: Block) -> BlockView:
         spatial_vars=frozenset(spatial),
         reduce_vars=frozenset(reduce),
         lane_vars=frozenset(lanes - reduce),
+        tangled=frozenset().union(
+            *(
+                binding.fuzzy
+                for kind, binding in zip(facts.iter_types, block.bindings, strict=True)
+                if kind == REDUCE
+            )
+        ),
         domain=prod(facts.iter_extents),
         spatial_only=all(t == SPATIAL for t in facts.iter_types),
         known_iters=known,
@@ -171,6 +195,7 @@ def _make_view(block: Block) -> BlockView:
         overlaps=overlaps,
         reduces_into_index=not reducers.isdisjoint(written),
         ordered=_is_ordered(facts.node, overlaps, bool(reducers), known),
+        intrinsic=_is_opaque(facts.node),
         plain_write=_plain_write(block),
     )
 
@@ -183,11 +208,24 @@ def block_view(block: Block) -> BlockView:
     return _VIEWS.put(block.realize, _make_view(block))  # type: ignore[no-any-return]
 
 
+@cache
+def cpu_features(target: Target) -> frozenset[str]:
+    """Those CPU features of `target` that some intrinsic needs."""
+    if target.backend != "llvm":
+        return frozenset()
+    built = tvm.target.Target({"kind": "llvm", "mcpu": target.arch})
+    return frozenset(
+        feature
+        for feature in INTRINSICS.values()
+        if tvm.target.codegen.target_has_features(feature, built)
+    )
+
+
 class Facts:
     """Facts of one state. Sets over loops or blocks are integers used as bit sets."""
 
-    def __init__(self, schedule: Any, nest: LoopNest, num_threads: int) -> None:
-        self._schedule, self.nest, self.num_threads = schedule, nest, num_threads
+    def __init__(self, schedule: Any, nest: LoopNest, target: Target) -> None:
+        self._schedule, self.nest, self.target = schedule, nest, target
         self.loops, self.blocks = nest.loops, nest.blocks
         self.all_loops = (1 << len(nest.loops)) - 1
         self.all_blocks = (1 << len(nest.blocks)) - 1
@@ -267,6 +305,13 @@ class Facts:
             found |= self.below[i]
         return found
 
+    def above(self, loop: int) -> int:
+        """Loops around `loop`, it included."""
+        found = 0
+        for i in self.loops[loop].chain:
+            found |= 1 << i
+        return found
+
     def inside(self, block: int, loop: int) -> bool:
         """Whether `loop` is around `block`."""
         return bool(self.chain[block] >> loop & 1)
@@ -282,6 +327,11 @@ class Facts:
             )
             found.append((bool(flags[0]), bool(flags[1])))
         return found
+
+    @cached_property
+    def cpu_features(self) -> frozenset[str]:
+        """CPU features of the target that intrinsics may need."""
+        return cpu_features(self.target)
 
     @cached_property
     def pipeline(self) -> bool:

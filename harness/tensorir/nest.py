@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import tvm.tirx as tx
 import tvm_ffi
 from tvm.s_tir import SBlockRealize
-from tvm.tirx import Add, FloorDiv, FloorMod, For, IntImm, Mul, SeqStmt, Sub, Var
+from tvm.tirx import Add, BufferLoad, FloorDiv, FloorMod, For, IntImm, Mul, SeqStmt, Sub, Var
 
 __all__ = [
     "Access",
@@ -40,6 +40,11 @@ class Linear(NamedTuple):
     """no division, modulo or other non-linear part"""
     fuzzy: frozenset[int] = frozenset()
     """handles of the variables inside a non-linear part; their coefficients are approximations"""
+
+    @property
+    def indirect(self) -> bool:
+        """Depends on data: a buffer is read inside the expression."""
+        return -1 in self.fuzzy
 
 
 class Buffer(NamedTuple):
@@ -148,7 +153,7 @@ def _collect(
     """Add the coefficients of `scale * expr` to `out`; returns the constant part.
 
     `inside`: below a non-linear node, so that variables go into `fuzzy` too. A non-linear node
-    adds 0 to `fuzzy`, which is no handle.
+    adds 0 to `fuzzy`, a buffer that is read adds -1; neither is a handle.
     """
     kind = type(expr)
     if kind is Var:
@@ -167,7 +172,7 @@ def _collect(
         return _collect(expr.a, out, scale * expr.b.value, fuzzy, inside)
     if kind is Mul and type(expr.a) is IntImm:
         return _collect(expr.b, out, scale * expr.a.value, fuzzy, inside)
-    fuzzy.add(0)
+    fuzzy.add(-1 if kind is BufferLoad else 0)
     if kind is FloorDiv and type(expr.b) is IntImm:
         return _collect(expr.a, out, scale / expr.b.value, fuzzy, True)
     if kind is FloorMod:

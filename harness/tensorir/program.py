@@ -60,7 +60,7 @@ class TensorIRProgram:
     @cached_property
     def facts(self) -> Facts:
         """What rules ask of the nest."""
-        return Facts(self._schedule, self.nest, self.target.num_threads)
+        return Facts(self._schedule, self.nest, self.target)
 
     @cached_property
     def ir_key(self) -> str:

@@ -5,8 +5,24 @@ A rule looks at a whole row of transforms at once: those that differ only in the
 answers the set of nodes it refuses, as bits; a single transform is one bit of its row. So the mask
 of thousands of actions and the verdict on one of them are the same code.
 
-Most rules exist because the compiler accepts, and then silently miscompiles, what they refuse; see
-`meaning.py`. None of them looks at how the program was made: legality is a function of IR and target.
+None of them looks at how the program was made: legality is a function of IR and target. Many exist
+because TVM 0.27 accepts, and then silently miscompiles, what they refuse. The classes of holes, each
+with a small sequence that shows it:
+
+A  `ReverseComputeAt` of a block without producer moves it past its consumers.
+B  a consumer moved into a reduction loop of its producer reads partial sums (softmax).
+C  `ReverseComputeAt` of a block that reads with an offset or under a guard shrinks its domain to what
+   it reads (padding of conv2d, concat).
+D  blocks moved below a vectorized loop, or a loop vectorized around several blocks (softmax).
+E  `DecomposeReduction` above a loop that recomputes the block adds sums several times (softmax).
+F  `ReverseComputeAt` below a strided tile takes the tile's hull for its region (matmul).
+G  `ReverseComputeInline` drops the producer's buffer although another block reads it (silu).
+H  `Reorder` of the halves of a loop that was fused from a spatial and a reduction loop and split
+   again: the initialisation comes in the middle of the sum (row maximum, matvec).
+I  `ComputeAt` of a block that is read at an index that depends on data binds iterators to data, which
+   later transforms corrupt (gather).
+J  a block moved away from a producer that is recomputed for it: storage rewriting then lets the
+   producer overwrite its input in place, and the next round reads the result (attention).
 """
 
 from __future__ import annotations
@@ -15,36 +31,19 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from tirgym.harness.tensorir import meaning
+from tirgym.harness.tensorir import rule_limits as limits
+from tirgym.harness.tensorir import rule_loops as loops
+from tirgym.harness.tensorir import rule_moves as moves
+from tirgym.harness.tensorir import rule_storage as storage
 from tirgym.harness.tensorir.facts import Facts
-from tirgym.harness.tensorir.nest import UNROLLED
 from tirgym.harness.transforms.base import Transform
 
 __all__ = [
-    "MAX_BLOCKS",
-    "MAX_LOOPS",
-    "MAX_UNROLL",
-    "MAX_VECTOR",
     "RULES",
     "Rule",
     "first_refusal",
     "rules_for",
 ]
-
-MAX_LOOPS = 40
-"""A program with as many loops gets no new ones; moves may still add a few."""
-MAX_BLOCKS = 12
-"""A program with as many blocks gets no new ones."""
-MAX_UNROLL = 64
-"""Largest product of unrolled extents around one block."""
-MAX_UNROLL_EXTENT = 16
-"""Largest extent of one unrolled loop."""
-MAX_VECTOR = 64
-"""Most lanes of a vectorized loop."""
-MAX_BUFFER_BYTES = 64 << 20
-"""Largest buffer that a transform may add."""
-
-_EVERYTHING = -1
 
 
 class Rule(NamedTuple):
@@ -61,302 +60,289 @@ class Rule(NamedTuple):
     refused: Callable[[Facts, Any, int], int]
 
 
-def _missing(facts: Facts, t: Any, asked: int) -> int:
-    axis = t.axis()
-    if axis == "loop":
-        block = getattr(t, "block", 0)
-        return ~facts.all_loops if 0 <= block < len(facts.blocks) else _EVERYTHING
-    return ~facts.all_blocks if axis == "block" else 0
-
-
-def _missing_read(facts: Facts, t: Any, asked: int) -> int:
-    if t.read < 0:
-        return _EVERYTHING
-    return sum(1 << b.index for b in facts.blocks if t.read >= len(b.facts.reads))
-
-
-def _too_many_loops(facts: Facts, t: Any, asked: int) -> int:
-    return _EVERYTHING if len(facts.loops) >= MAX_LOOPS else 0
-
-
-def _too_many_blocks(facts: Facts, t: Any, asked: int) -> int:
-    return _EVERYTHING if len(facts.blocks) >= MAX_BLOCKS else 0
-
-
-def _indivisible(facts: Facts, t: Any, asked: int) -> int:
-    factor = t.factor
-    if factor < 2:
-        return _EVERYTHING
-    return sum(1 << x.index for x in facts.loops if x.extent % factor or x.extent <= factor)
-
-
-def _imperfect(facts: Facts, t: Any, asked: int) -> int:
-    return ~facts.over_loop
-
-
-def _frozen(facts: Facts, t: Any, asked: int) -> int:
-    refused = facts.vectorized | facts.bound
-    if t.name in ("Reorder", "Fuse"):
-        refused |= refused >> 1 & facts.over_loop
-    return refused
-
-
-def _parallel_frozen(facts: Facts, t: Any, asked: int) -> int:
-    refused = facts.parallel
-    if t.name in ("Reorder", "Fuse"):
-        refused |= refused >> 1 & facts.over_loop
-    return refused
-
-
-def _marked(facts: Facts, t: Any, asked: int) -> int:
-    return ~facts.serial
-
-
-def _annotated(facts: Facts, t: Any, asked: int) -> int:
-    refused = facts.annotated
-    if t.name in ("Reorder", "Fuse"):
-        refused |= refused >> 1 & facts.over_loop
-    return refused
-
-
-def _not_over_block(facts: Facts, t: Any, asked: int) -> int:
-    return ~facts.over_block
-
-
-def _vector_extent(facts: Facts, t: Any, asked: int) -> int:
-    return sum(1 << x.index for x in facts.loops if not 2 <= x.extent <= MAX_VECTOR)
-
-
-def _unroll_extent(facts: Facts, t: Any, asked: int) -> int:
-    loops = facts.loops
-    refused = 0
-    for loop in loops:
-        if not 2 <= loop.extent <= MAX_UNROLL_EXTENT:
-            refused |= 1 << loop.index
-            continue
-        if not facts.unrolled:
-            continue
-        for block in loop.blocks:
-            copies = loop.extent
-            for i in facts.blocks[block].chain:
-                if loops[i].kind == UNROLLED:
-                    copies *= loops[i].extent
-            if copies > MAX_UNROLL:
-                refused |= 1 << loop.index
-    return refused
-
-
-def _no_threads(facts: Facts, t: Any, asked: int) -> int:
-    return _EVERYTHING if facts.num_threads < 2 else 0
-
-
-def _not_outermost(facts: Facts, t: Any, asked: int) -> int:
-    refused = facts.around(facts.parallel)
-    for loop in facts.loops:
-        inside = any(facts.loops[i].extent != 1 for i in loop.chain[:-1])
-        if inside or facts.below[loop.index] & facts.parallel:
-            refused |= 1 << loop.index
-    return refused
-
-
-def _nothing_to_decompose(facts: Facts, t: Any, asked: int) -> int:
-    return sum(1 << i for i, block in enumerate(facts.first_init) if block < 0)
-
-
-def _rfactor_bytes(facts: Facts, t: Any, asked: int) -> int:
-    refused = 0
-    for loop in facts.loops:
-        if len(loop.blocks) == 1:
-            written = facts.blocks[loop.blocks[0]].facts.writes
-            if sum(w.buffer.nbytes for w in written) * loop.extent > MAX_BUFFER_BYTES:
-                refused |= 1 << loop.index
-    return refused
-
-
-def _thread_binding(facts: Facts, t: Any, asked: int) -> int:
-    return _EVERYTHING
-
-
 STRUCTURAL = ("Split", "Reorder", "Fuse")
 MARKS = ("Vectorize", "Parallel", "Unroll", "UnrollPragma")
 MOVES = ("ComputeAt", "ReverseComputeAt")
 INLINES = ("ComputeInline", "ReverseComputeInline")
 STAGES = ("CacheRead", "CacheWrite")
+STORAGE = ("SetScope", "StorageAlign", "TransformLayout", "StorePrecision")
 
 RULES: tuple[Rule, ...] = (
-    Rule("exists", "the program has no such loop or block", (), _missing),
-    Rule("read exists", "the block has no such read region", ("CacheRead",), _missing_read),
-    Rule("no thread binding", "this backend has no thread axes", ("Bind",), _thread_binding),
+    Rule("exists", "the program has no such loop or block", (), limits.missing),
+    Rule("read exists", "the block has no such read region", ("CacheRead",), limits.missing_read),
+    Rule("no thread binding", "this backend has no thread axes", ("Bind",), limits.thread_binding),
+    Rule(
+        "parameters",
+        "a parameter has no meaning, whatever the program",
+        (
+            "UnrollPragma",
+            "SetScope",
+            "StorageAlign",
+            "TransformLayout",
+            "PadEinsum",
+            "Tensorize",
+            "Bind",
+            "StorePrecision",
+        ),
+        storage.parameters,
+    ),
     Rule(
         "loop cap",
-        f"the program has {MAX_LOOPS} loops already",
-        ("Split", *STAGES, "DecomposeReduction", "RFactor"),
-        _too_many_loops,
+        f"the program has {limits.MAX_LOOPS} loops already",
+        ("Split", *STAGES, "DecomposeReduction", "RFactor", "PadEinsum"),
+        limits.too_many_loops,
     ),
     Rule(
         "block cap",
-        f"the program has {MAX_BLOCKS} blocks already",
+        f"the program has {limits.MAX_BLOCKS} blocks already",
         (*STAGES, "DecomposeReduction", "RFactor"),
-        _too_many_blocks,
+        limits.too_many_blocks,
     ),
     Rule(
         "factor divides",
         "the factor does not divide the extent, or leaves one iteration",
         ("Split",),
-        _indivisible,
+        limits.indivisible,
     ),
-    Rule("perfect nest", "the body is not exactly one loop", ("Reorder", "Fuse"), _imperfect),
+    Rule("perfect nest", "the body is not exactly one loop", ("Reorder", "Fuse"), limits.imperfect),
     Rule(
         "vectorized is frozen",
         "a vectorized or thread-bound loop is not changed any more",
-        (*STRUCTURAL, *MARKS),
-        _frozen,
+        (*STRUCTURAL, *MARKS, "Tensorize"),
+        limits.frozen,
     ),
     Rule(
         "parallel is frozen",
         "a parallel loop is not changed any more",
-        STRUCTURAL,
-        _parallel_frozen,
+        (*STRUCTURAL, "Tensorize"),
+        limits.parallel_frozen,
     ),
     Rule(
         "annotated is frozen",
         "the loop, or the one inside it, carries a pragma",
         ("Split", "Fuse", "UnrollPragma"),
-        _annotated,
+        limits.annotated,
     ),
-    Rule("serial", "the loop is not serial", (*MARKS, "RFactor"), _marked),
-    Rule("ordered block", "a block below needs its order", ("Reorder",), meaning.ordered),
+    Rule("serial", "the loop is not serial", (*MARKS, "RFactor"), limits.marked),
+    Rule(
+        "one pragma",
+        "the loop lies inside another loop, or around one with a pragma",
+        ("UnrollPragma",),
+        limits.second_pragma,
+    ),
+    Rule("ordered block", "a block below needs its order", ("Reorder",), loops.ordered),
     Rule(
         "no reordering of recomputed sums",
         "a reduction below is computed again and again, and its loops must stay in order",
         ("Reorder",),
-        meaning.recomputed_reorder,
+        loops.recomputed_reorder,
     ),
-    Rule("vector body", "the body is not exactly one block", ("Vectorize",), _not_over_block),
+    Rule(
+        "sums start at zero",
+        "both loops drive one reduction iterator by division, whose first term would come later",
+        ("Reorder",),
+        loops.tangled_reorder,
+    ),
+    Rule("vector body", "the body is not exactly one block", ("Vectorize",), limits.not_over_block),
     Rule(
         "vector extent",
-        f"the extent is not within 2 to {MAX_VECTOR}",
+        f"the extent is not within 2 to {limits.MAX_VECTOR}",
         ("Vectorize",),
-        _vector_extent,
+        limits.vector_extent,
     ),
     Rule(
         "vector lanes",
         "the lanes do not write different elements",
         ("Vectorize",),
-        meaning.colliding_lanes,
+        loops.colliding_lanes,
     ),
     Rule(
         "unroll extent",
-        f"the extent is not within 2 to {MAX_UNROLL_EXTENT}, or more than {MAX_UNROLL} copies",
+        f"the extent is not within 2 to {limits.MAX_UNROLL_EXTENT}, or more than {limits.MAX_UNROLL} copies",
         ("Unroll",),
-        _unroll_extent,
+        limits.unroll_extent,
     ),
-    Rule("threads", "the target has one thread", ("Parallel",), _no_threads),
+    Rule("threads", "the target has one thread", ("Parallel",), limits.no_threads),
     Rule(
         "parallel outermost",
         "the loop lies inside another loop or around a parallel one",
         ("Parallel",),
-        _not_outermost,
+        limits.not_outermost,
     ),
     Rule(
         "parallel writes",
         "iterations write the same elements of a shared buffer",
         ("Parallel",),
-        meaning.shared_writes,
+        loops.shared_writes,
     ),
     Rule(
         "reduction below",
         "no reduction with an initialisation lies below",
         ("DecomposeReduction",),
-        _nothing_to_decompose,
+        limits.nothing_to_decompose,
     ),
     Rule(
         "no decomposition above recomputation",
         "a loop from here on repeats the sum, which would be added up again",
         ("DecomposeReduction",),
-        meaning.decomposes_recomputation,
+        loops.decomposes_recomputation,
     ),
     Rule(
-        "rfactor memory", "the partial results need too much memory", ("RFactor",), _rfactor_bytes
+        "rfactor memory",
+        "the partial results need too much memory",
+        ("RFactor",),
+        limits.rfactor_bytes,
     ),
     Rule(
         "rfactor once",
         "the reduction is recomputed, guarded, or holds a vectorized or parallel loop",
         ("RFactor",),
-        meaning.rfactor_repeats,
+        loops.rfactor_repeats,
     ),
     Rule(
         "rfactor siblings",
         "a block without a loop of its own shares a loop with the reduction",
         ("RFactor",),
-        meaning.rfactor_sibling,
+        loops.rfactor_sibling,
     ),
     Rule(
         "no moves of vectorized code",
         "the block or the loop is vectorized",
         MOVES,
-        meaning.vectorized_move,
+        moves.vectorized_move,
     ),
     Rule(
         "not overwritten",
         "a later block writes what this block reads",
         (*MOVES, *INLINES, *STAGES),
-        meaning.overwritten,
+        moves.overwritten,
     ),
     Rule(
         "no partial sums",
         "a producer is still reducing over this loop",
         MOVES,
-        meaning.partial_sums,
+        moves.partial_sums,
+    ),
+    Rule(
+        "direct reads",
+        "a consumer reads the block at an index that depends on data",
+        ("ComputeAt",),
+        moves.indirect_reads,
+    ),
+    Rule(
+        "no idle recomputation",
+        "a block would be recomputed in a loop where nothing reads it",
+        (*MOVES, *INLINES),
+        moves.left_behind,
     ),
     Rule(
         "needs a producer",
         "no other block produces what this block reads",
         ("ReverseComputeAt",),
-        meaning.without_producer,
+        moves.without_producer,
     ),
     Rule(
         "plain reads",
         "the block reads what was produced with an offset, a stride or a guard",
         ("ReverseComputeAt",),
-        meaning.shifted_reads,
+        moves.shifted_reads,
     ),
     Rule(
         "dense region",
         "a producer covers no dense box below the loop, or producers differ",
         ("ReverseComputeAt",),
-        meaning.scattered_region,
+        moves.scattered_region,
     ),
     Rule(
         "sums stay whole",
         "a reduction would add terms more than once, or be read before its end",
         ("ReverseComputeAt",),
-        meaning.repeated_terms,
+        moves.repeated_terms,
     ),
     Rule(
         "sole reader",
         "another block reads the buffer that would be dropped",
         ("ReverseComputeInline",),
-        meaning.shared_producer,
+        moves.shared_producer,
     ),
     Rule(
         "parallel stages",
         "a block below a parallel loop that computes for itself is not staged",
         STAGES,
-        meaning.private_stage,
+        moves.private_stage,
     ),
     Rule(
         "work",
-        f"the program would do over {meaning.MAX_WORK} times the work of one without recomputation",
+        f"the program would do over {moves.MAX_WORK} times the work of one without recomputation",
         MOVES,
-        meaning.too_much_work,
+        moves.too_much_work,
     ),
     Rule(
         "inline size",
-        f"the expression would grow beyond {meaning.MAX_EXPRESSION} nodes",
+        f"the expression would grow beyond {moves.MAX_EXPRESSION} nodes",
         ("ComputeInline",),
-        meaning.swollen_inline,
+        moves.swollen_inline,
     ),
+    Rule(
+        "intermediates only",
+        "the layout and type of inputs and outputs are the kernel's signature",
+        STORAGE,
+        storage.intermediates_only,
+    ),
+    Rule("another scope", "the buffer has that scope already", ("SetScope",), storage.same_scope),
+    Rule(
+        "alignment stays",
+        "an alignment is set already and belongs to one buffer",
+        (
+            "StorageAlign",
+            "TransformLayout",
+            "StorePrecision",
+            "CacheWrite",
+            "ReverseComputeInline",
+            "RFactor",
+            "PadEinsum",
+            "Tensorize",
+        ),
+        storage.annotated_block,
+    ),
+    Rule(
+        "rows to align",
+        "the buffer has one dimension, or several blocks write it",
+        ("StorageAlign",),
+        storage.no_rows,
+    ),
+    Rule(
+        "layout fits",
+        "the axis does not exist, the factor does not divide it, or nothing would change",
+        ("TransformLayout",),
+        storage.no_layout,
+    ),
+    Rule(
+        "contraction",
+        "the block is not an untouched sum of products in a loop nest of its own",
+        ("PadEinsum",),
+        storage.no_contraction,
+    ),
+    Rule(
+        "padding",
+        f"nothing needs padding, it would grow the work over {storage.MAX_PADDED} times, or there "
+        "is no room for the copies",
+        ("PadEinsum",),
+        storage.no_padding,
+    ),
+    Rule(
+        "instruction exists",
+        "the target does not have the instruction",
+        ("Tensorize",),
+        storage.foreign_intrinsic,
+    ),
+    Rule(
+        "like the intrinsic",
+        "the nest is not 16 by 4 around an integer dot product with weights stored as 16 x 4 bytes",
+        ("Tensorize",),
+        storage.unlike_intrinsic,
+    ),
+    Rule("float", "the buffer is not float32 or float64", ("StorePrecision",), storage.not_float),
 )
 """Every rule, in the order in which they are asked; the first that refuses gives the reason."""
 
@@ -369,7 +355,7 @@ def rules_for(kind: str) -> tuple[Rule, ...]:
 
 def first_refusal(facts: Facts, transform: Transform) -> Rule | None:
     """The first rule that refuses `transform`."""
-    axis = transform.axis()
+    axis = transform.node_field()
     node = getattr(transform, axis) if axis else 0
     if node < 0:
         return RULES[0]

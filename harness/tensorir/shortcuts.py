@@ -301,5 +301,10 @@ SHORTCUTS: Mapping[str, Callable[[Facts, Any, int], Verdict]] = {
     "ReverseComputeInline": _reverse_inline,
     "ComputeAt": _compute_at,
     "ReverseComputeAt": _reverse_compute_at,
+    "UnrollPragma": _always,
+    "SetScope": _always,
+    "StorageAlign": _always,
+    "TransformLayout": _always,
+    "PadEinsum": _always,
 }
 """Shortcut by class name; transforms without one are always tried."""

@@ -42,6 +42,14 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     ("ComputeAt", "tirgym.harness.transforms.compute_at:ComputeAt"),
     ("ReverseComputeAt", "tirgym.harness.transforms.reverse_compute_at:ReverseComputeAt"),
+    ("UnrollPragma", "tirgym.harness.transforms.unroll_pragma:UnrollPragma"),
+    ("SetScope", "tirgym.harness.transforms.set_scope:SetScope"),
+    ("StorageAlign", "tirgym.harness.transforms.storage_align:StorageAlign"),
+    ("TransformLayout", "tirgym.harness.transforms.transform_layout:TransformLayout"),
+    ("PadEinsum", "tirgym.harness.transforms.pad_einsum:PadEinsum"),
+    ("Tensorize", "tirgym.harness.transforms.tensorize:Tensorize"),
+    ("Bind", "tirgym.harness.transforms.bind:Bind"),
+    ("StorePrecision", "tirgym.harness.transforms.store_precision:StorePrecision"),
 )
 
 VOCABULARIES: Mapping[str, tuple[str, ...]] = {
@@ -60,6 +68,12 @@ VOCABULARIES: Mapping[str, tuple[str, ...]] = {
         "ReverseComputeInline",
         "ComputeAt",
         "ReverseComputeAt",
+        "UnrollPragma",
+        "SetScope",
+        "StorageAlign",
+        "TransformLayout",
+        "PadEinsum",
+        "Tensorize",
     ),
 }
 """Names of the transforms in the default action table, in order, by backend."""

@@ -56,7 +56,7 @@ class Transform(ABC):
 
     @classmethod
     @cache
-    def axis(cls) -> str:
+    def node_field(cls) -> str:
         """The field that names the node within a row of transforms: "loop", else "block", else ""."""
         names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
         return "loop" if "loop" in names else "block" if "block" in names else ""

@@ -1,184 +1,37 @@
-"""Meaning rules: transforms that the compiler accepts and that change what a program computes.
-
-Each function answers a bit set of refused nodes, as described in `rules.py`. The classes of holes,
-with the smallest sequence that showed each of them in TVM 0.27:
-
-A  `ReverseComputeAt` of a block without producer moves it past its consumers.
-B  a consumer moved into a reduction loop of its producer reads partial sums (softmax).
-C  `ReverseComputeAt` of a block that reads with an offset or under a guard shrinks its domain to what
-   it reads (padding of conv2d, concat).
-D  blocks moved below a vectorized loop (softmax).
-E  `DecomposeReduction` above a loop that recomputes the block adds sums several times (softmax).
-F  `ReverseComputeAt` below a strided tile takes the tile's hull for its region (matmul).
-G  `ReverseComputeInline` drops the producer's buffer although another block reads it (silu).
-"""
+"""Rules that keep the meaning, and the cost, of moving and inlining; see `rules.py`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tirgym.harness.tensorir.facts import Facts, bits, expression_size, span
-from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block
+from tirgym.harness.tensorir.nest import SPATIAL
+from tirgym.harness.tensorir.rule_limits import EVERYTHING
+from tirgym.harness.tensorir.rule_loops import disjoint, injective
 
-__all__ = ["MAX_EXPRESSION", "MAX_WORK"]
+__all__ = [
+    "MAX_EXPRESSION",
+    "MAX_WORK",
+    "idle_blocks",
+    "indirect_reads",
+    "left_behind",
+    "overwritten",
+    "partial_sums",
+    "private_stage",
+    "repeated_terms",
+    "scattered_region",
+    "shared_producer",
+    "shifted_reads",
+    "swollen_inline",
+    "too_much_work",
+    "vectorized_move",
+    "without_producer",
+]
 
 MAX_WORK = 32
 """Largest ratio of block instances that run to those that are distinct."""
 MAX_EXPRESSION = 600
 """Most nodes in the body of a block after inlining."""
-
-_EVERYTHING = -1
-
-
-def ordered(facts: Facts, t: Any, asked: int) -> int:
-    """Reorder above a block whose result depends on the order of its iterations."""
-    refused = 0
-    for i, view in enumerate(facts.views):
-        if view.ordered:
-            refused |= facts.chain[i]
-    return refused
-
-
-def recomputed_reorder(facts: Facts, t: Any, asked: int) -> int:
-    """Reorder of a reduction loop of a block that runs more often than it has instances.
-
-    With the recomputing loop inside the reduction loop, an initialisation falls between terms, or
-    terms are added twice. Two loops that both only reduce may be swapped.
-    """
-    refused = 0
-    for i, reduced in enumerate(facts.reduced):
-        if not reduced or facts.once[i]:
-            continue
-        block, exact = facts.blocks[i], 0
-        for kind, binding in zip(block.facts.iter_types, block.bindings, strict=True):
-            if kind == REDUCE and binding.exact:
-                for var in binding.coefficients:
-                    exact |= facts.bit.get(var, 0)
-        either = reduced | reduced >> 1
-        both = exact & exact >> 1
-        refused |= either & ~both & (facts.chain[i] & facts.chain[i] >> 1)
-    return refused
-
-
-def colliding_lanes(facts: Facts, t: Any, asked: int) -> int:
-    """Vectorize of a loop whose iterations do not write different elements."""
-    refused = 0
-    for i in bits(facts.over_block & asked):
-        loop = facts.loops[i]
-        block = loop.blocks[0]
-        view = facts.views[block]
-        distinct = loop.var in view.lane_vars or (
-            facts.once[block] and loop.var in view.spatial_vars
-        )
-        if not distinct or loop.var in view.reduce_vars or view.ordered:
-            refused |= 1 << i
-    return refused
-
-
-def _private(facts: Facts, buffer: int, loop: int) -> bool:
-    """Whether every access of an intermediate buffer lies below `loop`."""
-    if buffer not in facts.intermediates:
-        return False
-    accessors = facts.writers.get(buffer, []) + facts.readers.get(buffer, [])
-    return all(facts.inside(b, loop) for b in accessors)
-
-
-def _disjoint(facts: Facts, block: int, loop: int) -> bool:
-    """Whether iterations of `loop` write different elements."""
-    view, this = facts.views[block], facts.loops[loop]
-    if this.var in view.reduce_vars:
-        return False
-    if facts.once[block]:
-        return this.var in view.spatial_vars
-    if this.var not in view.lane_vars:
-        return False
-    inner = {
-        facts.loops[i].var: facts.loops[i].extent for i in facts.blocks[block].chain if i != loop
-    }
-    for kind, binding in zip(
-        facts.blocks[block].facts.iter_types, facts.blocks[block].bindings, strict=True
-    ):
-        step = abs(binding.coefficients.get(this.var, 0.0))
-        if kind == SPATIAL and step and this.var not in binding.fuzzy:
-            return not binding.fuzzy and step >= span(binding, inner)
-    return False
-
-
-def shared_writes(facts: Facts, t: Any, asked: int) -> int:
-    """Parallel of a loop below which a block writes a shared element in several iterations."""
-    refused = 0
-    for loop in facts.loops:
-        for block in loop.blocks:
-            view = facts.views[block]
-            if view.ordered or (
-                not _disjoint(facts, block, loop.index)
-                and not all(_private(facts, w, loop.index) for w in view.writes)
-            ):
-                refused |= 1 << loop.index
-                break
-    return refused
-
-
-def _injective(facts: Facts, block: Block, loops: int) -> bool:
-    """Whether the iterations of `loops` alone give different iterator values to the block."""
-    extents = {facts.loops[i].var: facts.loops[i].extent for i in bits(loops)}
-    free = {var for var, extent in extents.items() if extent > 1}
-    for binding in block.bindings:
-        terms = sorted(
-            (c, extents[v]) for v, c in binding.coefficients.items() if extents.get(v, 1) > 1
-        )
-        if not terms:
-            continue
-        if not binding.fuzzy.isdisjoint(free):
-            return False
-        reach = 0.0
-        for coefficient, extent in terms:
-            if coefficient <= reach:
-                return False
-            reach += coefficient * (extent - 1)
-        free.difference_update(binding.coefficients)
-    return not free
-
-
-def decomposes_recomputation(facts: Facts, t: Any, asked: int) -> int:
-    """DecomposeReduction (E): the loop or one below it repeats the sum of the first block."""
-    refused = 0
-    for i in bits(asked & facts.all_loops):
-        loop = facts.loops[i]
-        block = facts.first_init[loop.index]
-        if block < 0 or facts.once[block]:
-            continue
-        inner = facts.chain[block] & facts.below[loop.index]
-        here = facts.blocks[block]
-        if here.has_predicate or not _injective(facts, here, inner):
-            refused |= 1 << loop.index
-    return refused
-
-
-def rfactor_repeats(facts: Facts, t: Any, asked: int) -> int:
-    """RFactor of a reduction that runs more often than it has instances, or is marked."""
-    refused = 0
-    marked = facts.vectorized | facts.parallel
-    for loop in facts.loops:
-        if len(loop.blocks) == 1:
-            block = loop.blocks[0]
-            if not facts.once[block] or facts.chain[block] & marked:
-                refused |= 1 << loop.index
-    return refused
-
-
-def rfactor_sibling(facts: Facts, t: Any, asked: int) -> int:
-    """RFactor next to a block that sits directly in a loop above: the compiler breaks down."""
-    refused = 0
-    for loop in facts.loops:
-        if len(loop.blocks) != 1:
-            continue
-        block = loop.blocks[0]
-        chain = facts.chain[block]
-        top = facts.blocks[block].chain[0]
-        if any(c != block and not facts.chain[c] & ~chain for c in facts.loops[top].blocks):
-            refused |= 1 << loop.index
-    return refused
 
 
 def vectorized_move(facts: Facts, t: Any, asked: int) -> int:
@@ -186,7 +39,7 @@ def vectorized_move(facts: Facts, t: Any, asked: int) -> int:
     if not facts.vectorized:
         return 0
     if facts.chain[t.block] & facts.vectorized:
-        return _EVERYTHING
+        return EVERYTHING
     return facts.around(facts.vectorized)
 
 
@@ -198,7 +51,7 @@ def overwritten(facts: Facts, t: Any, asked: int) -> int:
 def _of_moved(t: Any, blocks: int) -> int:
     """Turn a set of blocks into the answer for a move of one block, or for a row over blocks."""
     if "loop" in t.__dataclass_fields__:
-        return _EVERYTHING if blocks >> t.block & 1 else 0
+        return EVERYTHING if blocks >> t.block & 1 else 0
     return blocks
 
 
@@ -207,15 +60,89 @@ def partial_sums(facts: Facts, t: Any, asked: int) -> int:
     refused = 0
     for producer in facts.producers[t.block]:
         if facts.views[producer].ordered:
-            return _EVERYTHING
+            return EVERYTHING
         if facts.reduced[producer]:
             refused |= facts.around(facts.reduced[producer])
     return refused
 
 
+def indirect_reads(facts: Facts, t: Any, asked: int) -> int:
+    """ComputeAt of a block that a consumer reads at an index that depends on data (I)."""
+    for consumer in facts.consumers[t.block]:
+        for read in facts.blocks[consumer].facts.reads:
+            if read.buffer.handle in facts.views[t.block].writes and any(
+                start.indirect for start, _ in read.region
+            ):
+                return EVERYTHING
+    return 0
+
+
+def left_behind(facts: Facts, t: Any, asked: int) -> int:
+    """Moves and inlining after which a block is recomputed in a loop without any of its readers (J).
+
+    The compiler may let such a block overwrite its own input in place, and the next round reads what
+    the first one wrote.
+    """
+    if all(facts.once):
+        return 0
+    refused = 0
+    if t.node_field() == "loop":
+        for i in bits(asked & facts.all_loops & ~facts.chain[t.block]):
+            chain = facts.above(i)
+            if _leaves(facts, t.block, chain) or (
+                t.name == "ReverseComputeAt" and _idles(facts, t.block, chain)
+            ):
+                refused |= 1 << i
+        return refused
+    for i in bits(asked & facts.all_blocks):
+        chain = 0
+        for consumer in facts.consumers[i]:
+            chain |= facts.chain[consumer]
+        if _leaves(facts, i, chain):
+            refused |= 1 << i
+    return refused
+
+
+def _leaves(facts: Facts, block: int, chain: int) -> bool:
+    """Whether a producer of `block` is left idle when the block goes below the loops `chain`."""
+    for producer in facts.producers[block]:
+        if facts.once[producer]:
+            continue
+        kept = chain
+        for reader in facts.consumers[producer]:
+            if reader != block:
+                kept |= facts.chain[reader]
+        if not injective(facts, facts.blocks[producer], facts.chain[producer] & ~kept):
+            return True
+    return False
+
+
+def _idles(facts: Facts, block: int, chain: int) -> bool:
+    """Whether `block`, below the loops `chain` of its producers, runs in a loop that nothing needs."""
+    for consumer in facts.consumers[block]:
+        chain &= ~facts.chain[consumer]
+    bound = 0
+    for producer in facts.producers[block]:
+        for var in facts.views[producer].spatial_vars:
+            bound |= facts.bit.get(var, 0)
+    return any(facts.loops[i].extent != 1 for i in bits(chain & ~bound))
+
+
+def idle_blocks(facts: Facts) -> int:
+    """Blocks that are recomputed in a loop without any of their readers; no legal state has one."""
+    found = 0
+    for i, block in enumerate(facts.blocks):
+        private = facts.chain[i]
+        for consumer in facts.consumers[i]:
+            private &= ~facts.chain[consumer]
+        if not facts.once[i] and not injective(facts, block, private):
+            found |= 1 << i
+    return found
+
+
 def without_producer(facts: Facts, t: Any, asked: int) -> int:
     """ReverseComputeAt of a block that reads only inputs (A)."""
-    return 0 if facts.producers[t.block] else _EVERYTHING
+    return 0 if facts.producers[t.block] else EVERYTHING
 
 
 def shifted_reads(facts: Facts, t: Any, asked: int) -> int:
@@ -233,17 +160,17 @@ def shifted_reads(facts: Facts, t: Any, asked: int) -> int:
         for (start, extent), size in zip(read.region, read.buffer.shape, strict=True):
             terms = start.coefficients
             if extent != 1 or not start.exact or start.constant or len(terms) > 1:
-                return _EVERYTHING
+                return EVERYTHING
             if not terms:
                 if size != 1:
-                    return _EVERYTHING
+                    return EVERYTHING
                 continue
             ((handle, coefficient),) = terms.items()
             if coefficient != 1.0 or handle in used or domains.get(handle) != size:
-                return _EVERYTHING
+                return EVERYTHING
             used.add(handle)
         if read.buffer.handle in seen:
-            return _EVERYTHING
+            return EVERYTHING
         seen.add(read.buffer.handle)
     return 0
 
@@ -291,7 +218,7 @@ def scattered_region(facts: Facts, t: Any, asked: int) -> int:
     candidates = asked & facts.all_loops & ~facts.chain[t.block]
     for p in producers:
         if facts.blocks[p].has_predicate or facts.views[p].plain_write is None:
-            return _EVERYTHING
+            return EVERYTHING
         candidates &= facts.chain[p]
     refused = 0
     for i in bits(candidates):
@@ -311,7 +238,7 @@ def _same_boxes(facts: Facts, block: int, producers: list[int], outer: int) -> b
         box = _box(facts, p, outer)
         if box is None:
             return False
-        if parallel and not all(_disjoint(facts, p, i) for i in bits(parallel)):
+        if parallel and not all(disjoint(facts, p, i) for i in bits(parallel)):
             return False
         view, written = facts.views[p], facts.blocks[p].facts.writes[0].buffer.handle
         spatial = [k for k, kind in enumerate(facts.blocks[p].facts.iter_types) if kind == SPATIAL]
@@ -334,7 +261,7 @@ def repeated_terms(facts: Facts, t: Any, asked: int) -> int:
     if all(kind == SPATIAL for kind in block.facts.iter_types):
         return 0
     if not all(facts.once[p] for p in facts.producers[t.block]):
-        return _EVERYTHING
+        return EVERYTHING
     refused = facts.around(facts.parallel)
     for consumer in facts.consumers[t.block]:
         if facts.blocks[consumer].chain:

@@ -1,0 +1,167 @@
+"""Rules about what exists, what is frozen, and how large things may get; see `rules.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tirgym.harness.tensorir.facts import Facts
+from tirgym.harness.tensorir.nest import UNROLLED
+
+MAX_LOOPS = 40
+"""A program with as many loops gets no new ones; moves may still add a few."""
+MAX_BLOCKS = 12
+"""A program with as many blocks gets no new ones."""
+MAX_UNROLL = 64
+"""Largest product of unrolled extents around one block."""
+MAX_UNROLL_EXTENT = 16
+"""Largest extent of one unrolled loop."""
+MAX_VECTOR = 64
+"""Most lanes of a vectorized loop."""
+MAX_BUFFER_BYTES = 64 << 20
+"""Largest buffer that a transform may add."""
+
+EVERYTHING = -1
+"""The set of all nodes."""
+
+
+def missing(facts: Facts, t: Any, asked: int) -> int:
+    """No loop or block has that number."""
+    axis = t.node_field()
+    if axis == "loop":
+        block = getattr(t, "block", 0)
+        return ~facts.all_loops if 0 <= block < len(facts.blocks) else EVERYTHING
+    return ~facts.all_blocks if axis == "block" else 0
+
+
+def missing_read(facts: Facts, t: Any, asked: int) -> int:
+    """The block has no read region of that number."""
+    if t.read < 0:
+        return EVERYTHING if facts.target.backend == "llvm" else 0
+    return sum(1 << b.index for b in facts.blocks if t.read >= len(b.facts.reads))
+
+
+def too_many_loops(facts: Facts, t: Any, asked: int) -> int:
+    """The program has its fill of loops."""
+    return EVERYTHING if len(facts.loops) >= MAX_LOOPS else 0
+
+
+def too_many_blocks(facts: Facts, t: Any, asked: int) -> int:
+    """The program has its fill of blocks."""
+    return EVERYTHING if len(facts.blocks) >= MAX_BLOCKS else 0
+
+
+def indivisible(facts: Facts, t: Any, asked: int) -> int:
+    """Split that would need a guard, or leaves one iteration outside."""
+    factor = t.factor
+    if factor < 2:
+        return EVERYTHING if facts.target.backend == "llvm" else 0
+    return sum(1 << x.index for x in facts.loops if x.extent % factor or x.extent <= factor)
+
+
+def imperfect(facts: Facts, t: Any, asked: int) -> int:
+    """The body is not exactly one loop."""
+    return ~facts.over_loop
+
+
+def frozen(facts: Facts, t: Any, asked: int) -> int:
+    """Vectorized and thread-bound loops, and what is directly around them where that counts."""
+    refused = facts.vectorized | facts.bound
+    if t.name in ("Reorder", "Fuse"):
+        refused |= refused >> 1 & facts.over_loop
+    return refused
+
+
+def parallel_frozen(facts: Facts, t: Any, asked: int) -> int:
+    """Parallel loops, and what is directly around them where that counts."""
+    refused = facts.parallel
+    if t.name in ("Reorder", "Fuse"):
+        refused |= refused >> 1 & facts.over_loop
+    return refused
+
+
+def marked(facts: Facts, t: Any, asked: int) -> int:
+    """Loops that are not serial."""
+    return ~facts.serial
+
+
+def annotated(facts: Facts, t: Any, asked: int) -> int:
+    """Loops with a pragma, and what is directly around them where that counts."""
+    refused = facts.annotated
+    if t.name in ("Reorder", "Fuse"):
+        refused |= refused >> 1 & facts.over_loop
+    return refused
+
+
+def not_over_block(facts: Facts, t: Any, asked: int) -> int:
+    """The body is not exactly one block."""
+    return ~facts.over_block
+
+
+def vector_extent(facts: Facts, t: Any, asked: int) -> int:
+    """One lane, or too many."""
+    return sum(1 << x.index for x in facts.loops if not 2 <= x.extent <= MAX_VECTOR)
+
+
+def unroll_extent(facts: Facts, t: Any, asked: int) -> int:
+    """One iteration, too many, or too many copies of a block."""
+    loops = facts.loops
+    refused = 0
+    for loop in loops:
+        if not 2 <= loop.extent <= MAX_UNROLL_EXTENT:
+            refused |= 1 << loop.index
+            continue
+        if not facts.unrolled:
+            continue
+        for block in loop.blocks:
+            copies = loop.extent
+            for i in facts.blocks[block].chain:
+                if loops[i].kind == UNROLLED:
+                    copies *= loops[i].extent
+            if copies > MAX_UNROLL:
+                refused |= 1 << loop.index
+    return refused
+
+
+def no_threads(facts: Facts, t: Any, asked: int) -> int:
+    """A target of one thread."""
+    return EVERYTHING if facts.target.num_threads < 2 else 0
+
+
+def not_outermost(facts: Facts, t: Any, asked: int) -> int:
+    """Inside a loop that runs more than once, or around or inside a parallel loop."""
+    refused = facts.around(facts.parallel)
+    for loop in facts.loops:
+        inside = any(facts.loops[i].extent != 1 for i in loop.chain[:-1])
+        if inside or facts.below[loop.index] & facts.parallel:
+            refused |= 1 << loop.index
+    return refused
+
+
+def nothing_to_decompose(facts: Facts, t: Any, asked: int) -> int:
+    """No initialisation below."""
+    return sum(1 << i for i, block in enumerate(facts.first_init) if block < 0)
+
+
+def rfactor_bytes(facts: Facts, t: Any, asked: int) -> int:
+    """Partial results that need too much memory."""
+    refused = 0
+    for loop in facts.loops:
+        if len(loop.blocks) == 1:
+            written = facts.blocks[loop.blocks[0]].facts.writes
+            if sum(w.buffer.nbytes for w in written) * loop.extent > MAX_BUFFER_BYTES:
+                refused |= 1 << loop.index
+    return refused
+
+
+def thread_binding(facts: Facts, t: Any, asked: int) -> int:
+    """A backend without thread axes."""
+    return EVERYTHING if facts.target.backend == "llvm" else 0
+
+
+def second_pragma(facts: Facts, t: Any, asked: int) -> int:
+    """A loop inside another one, or around a pragma."""
+    refused = facts.around(facts.annotated)
+    for loop in facts.loops:
+        if loop.parent >= 0 or facts.below[loop.index] & facts.annotated:
+            refused |= 1 << loop.index
+    return refused

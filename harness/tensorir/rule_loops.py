@@ -1,0 +1,187 @@
+"""Rules that keep the meaning of loop transforms; see `rules.py` for the classes of holes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tirgym.harness.tensorir.facts import Facts, bits, span
+from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block
+
+__all__ = [
+    "colliding_lanes",
+    "decomposes_recomputation",
+    "disjoint",
+    "injective",
+    "ordered",
+    "recomputed_reorder",
+    "rfactor_repeats",
+    "rfactor_sibling",
+    "shared_writes",
+    "tangled_reorder",
+]
+
+
+def ordered(facts: Facts, t: Any, asked: int) -> int:
+    """Reorder above a block whose result depends on the order of its iterations."""
+    refused = 0
+    for i, view in enumerate(facts.views):
+        if view.ordered:
+            refused |= facts.chain[i]
+    return refused
+
+
+def recomputed_reorder(facts: Facts, t: Any, asked: int) -> int:
+    """Reorder of a reduction loop of a block that runs more often than it has instances.
+
+    With the recomputing loop inside the reduction loop, an initialisation falls between terms, or
+    terms are added twice. Two loops that both only reduce may be swapped.
+    """
+    refused = 0
+    for i, reduced in enumerate(facts.reduced):
+        if not reduced or facts.once[i]:
+            continue
+        block, exact = facts.blocks[i], 0
+        for kind, binding in zip(block.facts.iter_types, block.bindings, strict=True):
+            if kind == REDUCE and binding.exact:
+                for var in binding.coefficients:
+                    exact |= facts.bit.get(var, 0)
+        either = reduced | reduced >> 1
+        both = exact & exact >> 1
+        refused |= either & ~both & (facts.chain[i] & facts.chain[i] >> 1)
+    return refused
+
+
+def tangled_reorder(facts: Facts, t: Any, asked: int) -> int:
+    """Reorder of two loops that share a reduction iterator by division (H).
+
+    The initialisation runs where the iterator is zero, which is then not the first term any more.
+    """
+    refused = 0
+    for i, view in enumerate(facts.views):
+        if view.tangled and facts.blocks[i].facts.has_init:
+            loops = 0
+            for var in view.tangled:
+                loops |= facts.bit.get(var, 0)
+            refused |= loops & loops >> 1
+    return refused
+
+
+def colliding_lanes(facts: Facts, t: Any, asked: int) -> int:
+    """Vectorize of a loop whose iterations do not write different elements."""
+    refused = 0
+    for i in bits(facts.over_block & asked):
+        loop = facts.loops[i]
+        block = loop.blocks[0]
+        view = facts.views[block]
+        distinct = loop.var in view.lane_vars or (
+            facts.once[block] and loop.var in view.spatial_vars
+        )
+        if not distinct or loop.var in view.reduce_vars or view.ordered:
+            refused |= 1 << i
+    return refused
+
+
+def _private(facts: Facts, buffer: int, loop: int) -> bool:
+    """Whether every access of an intermediate buffer lies below `loop`."""
+    if buffer not in facts.intermediates:
+        return False
+    accessors = facts.writers.get(buffer, []) + facts.readers.get(buffer, [])
+    return all(facts.inside(b, loop) for b in accessors)
+
+
+def disjoint(facts: Facts, block: int, loop: int) -> bool:
+    """Whether iterations of `loop` write different elements."""
+    view, this = facts.views[block], facts.loops[loop]
+    if this.var in view.reduce_vars:
+        return False
+    if facts.once[block]:
+        return this.var in view.spatial_vars
+    if this.var not in view.lane_vars:
+        return False
+    inner = {
+        facts.loops[i].var: facts.loops[i].extent for i in facts.blocks[block].chain if i != loop
+    }
+    for kind, binding in zip(
+        facts.blocks[block].facts.iter_types, facts.blocks[block].bindings, strict=True
+    ):
+        step = abs(binding.coefficients.get(this.var, 0.0))
+        if kind == SPATIAL and step and this.var not in binding.fuzzy:
+            return not binding.fuzzy and step >= span(binding, inner)
+    return False
+
+
+def shared_writes(facts: Facts, t: Any, asked: int) -> int:
+    """Parallel of a loop below which a block writes a shared element in several iterations."""
+    refused = 0
+    for loop in facts.loops:
+        for block in loop.blocks:
+            view = facts.views[block]
+            if view.ordered or (
+                not disjoint(facts, block, loop.index)
+                and not all(_private(facts, w, loop.index) for w in view.writes)
+            ):
+                refused |= 1 << loop.index
+                break
+    return refused
+
+
+def injective(facts: Facts, block: Block, loops: int) -> bool:
+    """Whether the iterations of `loops` alone give different iterator values to the block."""
+    extents = {facts.loops[i].var: facts.loops[i].extent for i in bits(loops)}
+    free = {var for var, extent in extents.items() if extent > 1}
+    for binding in block.bindings:
+        terms = sorted(
+            (c, extents[v]) for v, c in binding.coefficients.items() if extents.get(v, 1) > 1
+        )
+        if not terms:
+            continue
+        if not binding.fuzzy.isdisjoint(free):
+            return False
+        reach = 0.0
+        for coefficient, extent in terms:
+            if coefficient <= reach:
+                return False
+            reach += coefficient * (extent - 1)
+        free.difference_update(binding.coefficients)
+    return not free
+
+
+def decomposes_recomputation(facts: Facts, t: Any, asked: int) -> int:
+    """DecomposeReduction (E): the loop or one below it repeats the sum of the first block."""
+    refused = 0
+    for i in bits(asked & facts.all_loops):
+        loop = facts.loops[i]
+        block = facts.first_init[loop.index]
+        if block < 0 or facts.once[block]:
+            continue
+        inner = facts.chain[block] & facts.below[loop.index]
+        here = facts.blocks[block]
+        if here.has_predicate or not injective(facts, here, inner):
+            refused |= 1 << loop.index
+    return refused
+
+
+def rfactor_repeats(facts: Facts, t: Any, asked: int) -> int:
+    """RFactor of a reduction that runs more often than it has instances, or is marked."""
+    refused = 0
+    marked = facts.vectorized | facts.parallel
+    for loop in facts.loops:
+        if len(loop.blocks) == 1:
+            block = loop.blocks[0]
+            if not facts.once[block] or facts.chain[block] & marked:
+                refused |= 1 << loop.index
+    return refused
+
+
+def rfactor_sibling(facts: Facts, t: Any, asked: int) -> int:
+    """RFactor next to a block that sits directly in a loop above: the compiler breaks down."""
+    refused = 0
+    for loop in facts.loops:
+        if len(loop.blocks) != 1:
+            continue
+        block = loop.blocks[0]
+        chain = facts.chain[block]
+        top = facts.blocks[block].chain[0]
+        if any(c != block and not facts.chain[c] & ~chain for c in facts.loops[top].blocks):
+            refused |= 1 << loop.index
+    return refused

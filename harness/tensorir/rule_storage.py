@@ -1,0 +1,268 @@
+"""Rules about where and how intermediate values are stored, and about intrinsics; see `rules.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from tvm.tirx import Add, BufferLoad, BufferStore, Cast, FloatImm, For, IntImm, Mul
+
+from tirgym.harness.tensorir.facts import Facts, bits
+from tirgym.harness.tensorir.nest import Block, Buffer
+from tirgym.harness.tensorir.rule_limits import EVERYTHING, MAX_BLOCKS
+from tirgym.harness.transforms.bind import THREADS
+from tirgym.harness.transforms.store_precision import DTYPES
+from tirgym.harness.transforms.tensorize import INTRINSICS
+
+__all__ = [
+    "annotated_block",
+    "foreign_intrinsic",
+    "intermediates_only",
+    "no_contraction",
+    "no_layout",
+    "no_padding",
+    "no_rows",
+    "not_float",
+    "parameters",
+    "same_scope",
+    "unlike_intrinsic",
+]
+
+MAX_RANK = 6
+"""Most dimensions of a buffer after a layout change."""
+MAX_PADDED = 2.0
+"""Largest growth of the iteration domain by padding."""
+MAX_PRAGMA_STEP = 512
+"""Largest number of iterations that an unroll pragma may unroll."""
+
+
+_ACCEPTED: dict[str, Callable[[Any], bool]] = {
+    "UnrollPragma": lambda t: 1 <= t.max_step <= MAX_PRAGMA_STEP,
+    "SetScope": lambda t: t.scope in ("global", "local"),
+    "StorageAlign": lambda t: 1 <= t.factor <= 1024 and 0 <= t.offset < t.factor,
+    "TransformLayout": lambda t: t.axis >= 0 and t.factor >= 1,
+    "PadEinsum": lambda t: 2 <= t.factor <= 64,
+    "Tensorize": lambda t: t.intrinsic in INTRINSICS,
+    "Bind": lambda t: t.thread in THREADS,
+    "StorePrecision": lambda t: t.dtype in DTYPES,
+}
+
+
+def parameters(facts: Facts, t: Any, asked: int) -> int:
+    """Parameters that no program can take."""
+    return 0 if _ACCEPTED[t.name](t) else EVERYTHING
+
+
+def _written(facts: Facts, block: int) -> Buffer | None:
+    writes = facts.blocks[block].facts.writes
+    return writes[0].buffer if writes else None
+
+
+def intermediates_only(facts: Facts, t: Any, asked: int) -> int:
+    """Blocks whose first written buffer is a parameter of the kernel."""
+    refused = 0
+    for i in bits(asked & facts.all_blocks):
+        buffer = _written(facts, i)
+        if buffer is None or buffer.handle not in facts.intermediates:
+            refused |= 1 << i
+    return refused
+
+
+def same_scope(facts: Facts, t: Any, asked: int) -> int:
+    """SetScope that changes nothing."""
+    refused = 0
+    for i in bits(asked & facts.all_blocks):
+        buffer = _written(facts, i)
+        if buffer is None or buffer.scope == t.scope:
+            refused |= 1 << i
+    return refused
+
+
+def annotated_block(facts: Facts, t: Any, asked: int) -> int:
+    """Transforms that would carry the alignment of one buffer to another, or set it twice."""
+    marked = 0
+    for i in bits(facts.all_blocks):
+        if facts.blocks[i].facts.annotated:
+            marked |= 1 << i
+    if not marked:
+        return 0
+    refused = marked
+    if t.name == "ReverseComputeInline":
+        for i in bits(asked & facts.all_blocks):
+            if any(marked >> p & 1 for p in facts.producers[i]):
+                refused |= 1 << i
+    elif t.name in ("TransformLayout", "StorePrecision"):
+        for i in bits(asked & facts.all_blocks):
+            if any(marked >> a & 1 for a in _accessors(facts, i)):
+                refused |= 1 << i
+    elif t.node_field() == "loop":
+        refused = 0
+        for i in bits(marked):
+            refused |= facts.chain[i]
+    return refused
+
+
+def _accessors(facts: Facts, block: int) -> list[int]:
+    """Blocks that access the first buffer that `block` writes."""
+    buffer = _written(facts, block)
+    if buffer is None:
+        return []
+    return facts.writers.get(buffer.handle, []) + facts.readers.get(buffer.handle, [])
+
+
+def no_rows(facts: Facts, t: Any, asked: int) -> int:
+    """StorageAlign of a buffer of one dimension or with several writers."""
+    refused = 0
+    for i in bits(asked & facts.all_blocks):
+        buffer = _written(facts, i)
+        if buffer is None or len(buffer.shape) < 2 or len(facts.writers[buffer.handle]) != 1:
+            refused |= 1 << i
+    return refused
+
+
+def no_layout(facts: Facts, t: Any, asked: int) -> int:
+    """TransformLayout that does not fit the buffer, changes nothing, or meets an intrinsic."""
+    refused = 0
+    for i in bits(asked & facts.all_blocks):
+        buffer = _written(facts, i)
+        if (
+            buffer is None
+            or not _layout_fits(buffer.shape, t.axis, t.factor)
+            or any(facts.views[a].intrinsic for a in _accessors(facts, i))
+        ):
+            refused |= 1 << i
+    return refused
+
+
+def _layout_fits(shape: tuple[int, ...], axis: int, factor: int) -> bool:
+    if axis >= len(shape):
+        return False
+    if factor == 1:
+        return axis < len(shape) - 1 and shape[axis] * shape[-1] != 1
+    return shape[axis] > factor and shape[axis] % factor == 0 and len(shape) < MAX_RANK
+
+
+def no_contraction(facts: Facts, t: Any, asked: int) -> int:
+    """PadEinsum of anything but an untouched sum of products in a nest of its own."""
+    refused = 0
+    for i in bits(asked & facts.all_blocks):
+        if not (facts.once[i] and _untouched(facts, facts.blocks[i]) and _contracts(facts, i)):
+            refused |= 1 << i
+    return refused
+
+
+def _untouched(facts: Facts, block: Block) -> bool:
+    """Each iterator is one serial loop that no other block uses."""
+    loops = [facts.loops[i] for i in block.chain]
+    if len(loops) != len(block.bindings) or not all(b.exact for b in block.bindings):
+        return False
+    if any(len(x.blocks) != 1 or not facts.serial >> x.index & 1 for x in loops):
+        return False
+    return all(
+        len(b.coefficients) == 1 and not b.constant and set(b.coefficients.values()) == {1.0}
+        for b in block.bindings
+    )
+
+
+def _contracts(facts: Facts, index: int) -> bool:
+    block, view = facts.blocks[index], facts.views[index]
+    node = block.facts.node
+    if not facts.reduction >> index & 1 or view.plain_write is None or len(view.writes) != 1:
+        return False
+    body, init = node.body, node.init
+    if type(body) is not BufferStore or type(body.value) is not Add:
+        return False
+    if type(init) is not BufferStore or not _is_zero(init.value):
+        return False
+    if any(
+        extent != 1 or not start.exact or start.constant or set(start.coefficients.values()) > {1.0}
+        for read in block.facts.reads
+        for start, extent in read.region
+    ):
+        return False
+    terms = [x for x in (body.value.a, body.value.b) if not _loads(x, view.writes[0])]
+    return len(terms) == 1 and _is_product(terms[0])
+
+
+def _is_zero(value: Any) -> bool:
+    return type(value) in (FloatImm, IntImm) and float(value.value) == 0.0
+
+
+def _loads(value: Any, buffer: int) -> bool:
+    return type(value) is BufferLoad and hash(value.buffer) == buffer
+
+
+def _is_product(value: Any) -> bool:
+    """Loads, casts of loads, and products of them: zero wherever the padding is read."""
+    if type(value) is Mul:
+        return _is_product(value.a) and _is_product(value.b)
+    if type(value) is Cast:
+        return _is_product(value.value)
+    return type(value) is BufferLoad
+
+
+def no_padding(facts: Facts, t: Any, asked: int) -> int:
+    """PadEinsum with nothing to pad, too much to pad, or no room for the copies."""
+    refused = 0
+    for i in bits(asked & facts.all_blocks):
+        facts_i = facts.blocks[i].facts
+        padded = [
+            -(-e // t.factor) * t.factor if e >= t.factor else e for e in facts_i.iter_extents
+        ]
+        growth = prod(padded) / prod(facts_i.iter_extents)
+        copies = len(facts_i.reads) + len(facts_i.writes)
+        if not 1 < growth <= MAX_PADDED or len(facts.blocks) + copies > MAX_BLOCKS:
+            refused |= 1 << i
+    return refused
+
+
+def foreign_intrinsic(facts: Facts, t: Any, asked: int) -> int:
+    """Tensorize with an instruction that the target does not have."""
+    return 0 if INTRINSICS[t.intrinsic] in facts.cpu_features else EVERYTHING
+
+
+def unlike_intrinsic(facts: Facts, t: Any, asked: int) -> int:
+    """Tensorize of a nest that is not 16 by 4 around one update of 32-bit integers.
+
+    The weights must be stored as rows of exactly 16 x 4 bytes: the instruction reads 64 bytes in a
+    row, which the compiler does not check.
+    """
+    refused = 0
+    for i in bits(asked & facts.all_loops):
+        loop = facts.loops[i]
+        if not (
+            loop.extent == 16
+            and loop.body == "loop"
+            and facts.loops[i + 1].extent == 4
+            and facts.loops[i + 1].body == "block"
+            and type(facts.loops[i + 1].node) is For
+            and not (facts.serial ^ 3 << i) & 3 << i
+            and _dots(facts.blocks[loop.blocks[0]])
+        ):
+            refused |= 1 << i
+    return refused
+
+
+def _dots(block: Block) -> bool:
+    facts = block.facts
+    if facts.has_init or block.has_predicate or len(facts.writes) != 1:
+        return False
+    if facts.writes[0].buffer.dtype != "int32":
+        return False
+    weights = [r.buffer for r in facts.reads if r.buffer.dtype == "int8"]
+    return len(weights) == 1 and weights[0].shape[-2:] == (16, 4)
+
+
+def not_float(facts: Facts, t: Any, asked: int) -> int:
+    """StorePrecision of a buffer that is not float32 or float64, or meets an intrinsic."""
+    refused = 0
+    for i in bits(asked & facts.all_blocks):
+        buffer = _written(facts, i)
+        if (
+            buffer is None
+            or buffer.dtype not in ("float32", "float64")
+            or any(facts.views[a].intrinsic for a in _accessors(facts, i))
+        ):
+            refused |= 1 << i
+    return refused

@@ -1,0 +1,56 @@
+"""`Tensorize`: replace a small loop nest by one vector intrinsic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from tvm.s_tir.schedule import _ffi_api as ffi
+
+from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+    from tirgym.harness.tensorir.handles import Handles
+
+__all__ = ["Tensorize"]
+
+INTRINSICS = {"dot_16x4_vnni": "avx512vnni", "dot_16x4_avx512": "avx512bw"}
+"""Intrinsics that the action table offers, with the CPU feature that each needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorize(Transform):
+    """Replace the loop nest below a loop by a vector intrinsic of the target that computes the same.
+
+        for j in range(16):
+            for k in range(4):      →      C[0:16] = vpdpbusd(C[0:16], A[0:4], B[0:16, 0:4])
+                C[j] += int32(A[k]) * int32(B[j, k])
+
+    The intrinsics are the x86 dot products of unsigned by signed bytes into 32-bit integers. Refused
+    when the target lacks the instruction, and unless the nest is that dot product of 16 by 4 without
+    initialisation (see `DecomposeReduction`), with B stored as rows of 16 × 4 bytes.
+    """
+
+    loop: int
+    intrinsic: str
+
+    @classmethod
+    def slots(cls, limits: SlotLimits) -> Iterator[Tensorize]:
+        """Every loop with every intrinsic."""
+        for intrinsic in INTRINSICS:
+            for loop in range(limits.max_loops):
+                yield cls(loop, intrinsic)
+
+    def apply_to(self, schedule: Schedule, at: Handles) -> None:
+        """Mutate `schedule`."""
+        import_module("tvm.s_tir.tensor_intrin.x86")
+        ffi.ScheduleTensorize(schedule, at.loop(self.loop), self.intrinsic, True)
+
+    @property
+    def node(self) -> NodeRef:
+        """The loop."""
+        return NodeRef("loop", self.loop)
