@@ -8,17 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Outcome
 from tirgym.cli import main
 from tirgym.harness.trace import Trace
 
-Cli = Callable[..., Outcome]
+Cli = Callable[..., Any]
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("-s", "m=40,n=48", "-s", "k=36")
@@ -29,7 +28,7 @@ PROMISED = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A folder with trace.json and picture.png, and the JSON of the command that made them."""
     folder = tmp_path_factory.mktemp("search")
     arguments = ["optimize", "matmul", *SMALL, "--agent", "random", "--trials", "6", "--seed", "1"]
@@ -37,7 +36,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
     command = [sys.executable, "-m", "tirgym", *arguments, *files, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    yield folder, json.loads(done.stdout)
+    return folder, json.loads(done.stdout)
 
 
 def test_optimize_keeps_its_promise(found: tuple[Path, dict[str, Any]]) -> None:
@@ -169,7 +168,8 @@ def test_exported_trace_computes_in_ten_lines(
 def test_a_wrong_kernel_is_not_exported(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.fakes import verdict
+    from fakes import verdict
+
     from tirgym.cli import export
     from tirgym.harness.status import Status
 

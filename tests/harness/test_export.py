@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tirgym.errors import BackendUnavailableError, InvalidValueError
+from tirgym.errors import BackendUnavailableError, EvaluationError, InvalidValueError
 from tirgym.harness import export
 from tirgym.harness.backend import backend
 from tirgym.harness.export import ExportedLibrary, export_library
@@ -156,6 +156,6 @@ def test_without_a_c_compiler_nothing_is_written(
 
 def test_a_failing_compiler_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "c_compiler", lambda: [sys.executable, "-c", "exit('no space')"])
-    with pytest.raises(export.EvaluationError, match="no space"):
+    with pytest.raises(EvaluationError, match="no space"):
         export_library(program_of("add", {"m": 2, "n": 3}), tmp_path / "lib.so")
     assert list(tmp_path.iterdir()) == []
