@@ -26,7 +26,15 @@ from tirgym.harness.tensorir.nest import UNROLLED, VECTORIZED, Loop, LoopNest, r
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.kernels_suite.kernel import Workload
 
-__all__ = ["RULES", "STATEMENT_LIMIT", "Finding", "Severity", "errors_only", "static_checks"]
+__all__ = [
+    "RULES",
+    "STATEMENT_LIMIT",
+    "Finding",
+    "Severity",
+    "errors_only",
+    "statement_count",
+    "static_checks",
+]
 
 STATEMENT_LIMIT = 16_384
 """Most statements after unrolling; a fully unrolled 32³ matmul has 32,768 and compiles for minutes."""
