@@ -15,7 +15,7 @@ import typer
 
 from tirgym import settings
 from tirgym.cli.options import JsonFlag
-from tirgym.cli.output import print_json, result_console, table
+from tirgym.cli.output import print_json
 from tirgym.errors import BackendUnavailableError, TirgymError
 
 __all__ = ["Finding", "doctor_command", "examine"]
@@ -45,8 +45,9 @@ def doctor_command(json: JsonFlag = False) -> None:
     if json:
         print_json({"ok": not failed, "checks": [asdict(finding) for finding in findings]})
     else:
-        rows = [(f.check, f.status, f.detail, f.remedy) for f in findings]
-        result_console().print(table("", ("check", "status", "detail", "remedy"), rows))
+        for found in findings:
+            remedy = f": {found.remedy}" if found.remedy else ""
+            typer.echo(f"{found.status:7} {found.check}: {found.detail}{remedy}")
     if failed:
         raise typer.Exit(1)
 
@@ -72,7 +73,7 @@ def _pins() -> Iterator[Finding]:
     """Packages that must have one exact version, from the package's own requirements."""
     for requirement in requires("tirgym") or ():
         name, pinned, wanted = requirement.partition("==")
-        if not pinned or ";" in wanted:
+        if not pinned or ";" in requirement:
             continue
         try:
             found = version(name)

@@ -60,11 +60,11 @@ def export_command(
         ("header", exported.header),
         ("metadata", exported.metadata),
     ):
-        console.print(f"{what:9} {path}", markup=False)
+        console.print(f"{what:9} {path}")
     for argument in exported.info["arguments"]:
         text = f"{argument['role']:9} {argument['name']}: {argument['dtype']}{argument['shape']}"
-        console.print(text, markup=False)
-    console.print(f"function  {exported.function} for {program.target}", markup=False)
+        console.print(text)
+    console.print(f"function  {exported.function} for {program.target}")
     console.print(f"gate      {gate}")
     if not is_trace(subject):
         note("this is the unscheduled kernel; `tirgym optimize` finds a faster trace to export")

@@ -10,14 +10,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 __all__ = ["note", "print_json", "progress_console", "result_console", "table"]
 
 
 def result_console() -> Console:
-    """Console of results: stdout, plain text when it is not a terminal, never wrapped there."""
+    """Console of results: stdout, plain and 200 columns wide when it is not a terminal."""
     width = None if sys.stdout.isatty() else 200
-    return Console(file=sys.stdout, width=width, highlight=False, soft_wrap=not sys.stdout.isatty())
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False)
 
 
 def progress_console() -> Console:
@@ -52,5 +53,5 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) 
         right = column.startswith(">")
         result.add_column(column.removeprefix(">"), justify="right" if right else "left")
     for row in rows:
-        result.add_row(*("" if cell is None else str(cell) for cell in row))
+        result.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     return result

@@ -155,7 +155,7 @@ def _report(result: OptimizeResult, out: Path | None, picture: Path | None) -> N
     )
     console.print()
     for number, step in enumerate(result.trace.transforms, 1):
-        console.print(f"{number:3}. {step}", markup=False)
+        console.print(f"{number:3}. {step}")
     for line in _diff(result.ir_before, result.ir_after):
         console.print(line)
     search_s, total_s = (
@@ -163,9 +163,9 @@ def _report(result: OptimizeResult, out: Path | None, picture: Path | None) -> N
         result.seconds["total"],
     )
     console.print(f"\nsearched {search_s:.1f} s, {total_s:.1f} s with verification")
-    console.print(f"trace    {out or 'not saved (--out trace.json saves it)'}", markup=False)
+    console.print(f"trace    {out or 'not saved (--out trace.json saves it)'}")
     if picture is not None:
-        console.print(f"picture  {picture}", markup=False)
+        console.print(f"picture  {picture}")
 
 
 def _diff(before: str, after: str) -> Iterator[Text]:

@@ -87,7 +87,7 @@ def verify_command(
         console = result_console()
         console.print(f"static findings: {'none' if not findings else ''}")
         for finding in findings:
-            console.print(f"  {finding}", markup=False)
+            console.print(f"  {finding}")
         title = f"{recorded.workload} for {target}"
         console.print(table(title, *_claim_and_number(recorded.result, evaluation)))
         if evaluation.gate is not None:

@@ -1,0 +1,22 @@
+"""The examples run; the other two are run by tests/cli/test_search_and_traces.py."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def test_random_agent_plays_three_episodes() -> None:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "random_agent.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
+        "episode 0",
+        "episode 1",
+        "episode 2",
+    ]
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.stdout == done.stdout
