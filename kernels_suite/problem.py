@@ -36,7 +36,8 @@ __all__ = [
 def build_of(workload: Workload) -> PrimFunc:
     """The unscheduled program of `workload`; must not be changed.
 
-    Raises InvalidValueError if the kernel's `build` returns anything but a PrimFunc.
+    Raises InvalidValueError if the kernel's `build` returns anything but a PrimFunc, or if the shape
+    leaves a parameter without elements (an image smaller than its filter).
     """
     from tvm.tirx import PrimFunc
 
@@ -44,6 +45,11 @@ def build_of(workload: Workload) -> PrimFunc:
     if not isinstance(func, PrimFunc):
         accepted = "a tvm.tirx.PrimFunc, as tvm.te.create_prim_func returns"
         raise InvalidValueError(f"build of kernel {workload.kernel.name}", type(func), accepted)
+    for buffer in func.params:
+        if any(int(extent) < 1 for extent in buffer.shape):
+            what = f"shape of kernel {workload.kernel.name}"
+            accepted = f"sizes that leave at least one element in {buffer.name}"
+            raise InvalidValueError(what, workload.shape, accepted)
     return func
 
 
@@ -76,7 +82,7 @@ def make_inputs(workload: Workload, rng: np.random.Generator, regime: Regime) ->
     kernel = workload.kernel
     if kernel.inputs is None:
         return default_inputs(inputs, rng, regime, kernel.values)
-    drawn = tuple(np.ascontiguousarray(a) for a in kernel.inputs(workload.shape, rng, regime))
+    drawn = tuple(np.asarray(a, order="C") for a in kernel.inputs(workload.shape, rng, regime))
     got = tuple((a.shape, str(a.dtype)) for a in drawn)
     expected = tuple((t.shape, t.dtype) for t in inputs)
     if got != expected:
@@ -106,7 +112,7 @@ def reference_of(workload: Workload, inputs: tuple[Array, ...]) -> tuple[Array, 
     _, outputs = tensors(workload)
     found = _call(workload, "reference", kernel.reference, inputs)
     return tuple(
-        np.ascontiguousarray(array, dtype=_judged_dtype(tensor, kernel.exact))
+        np.asarray(array, _judged_dtype(tensor, kernel.exact), order="C")
         for array, tensor in zip(found, outputs, strict=True)
     )
 
@@ -116,7 +122,7 @@ def scale_of(workload: Workload, inputs: tuple[Array, ...]) -> tuple[Array, ...]
     if workload.kernel.scale is None:
         return None
     found = _call(workload, "scale", workload.kernel.scale, inputs)
-    return tuple(np.ascontiguousarray(array, dtype=np.float64) for array in found)
+    return tuple(np.asarray(array, np.float64, order="C") for array in found)
 
 
 def _judged_dtype(tensor: Tensor, exact: bool) -> str:

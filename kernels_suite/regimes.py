@@ -47,7 +47,7 @@ def _draw(tensor: Tensor, rng: np.random.Generator, regime: Regime, values: Valu
         info = np.iinfo(dtype)
         low, high = max(info.min, -INTEGER_LIMIT), min(info.max, INTEGER_LIMIT)
         flat = _integers(size, rng, regime, 0 if values.positive else low, high)
-    return np.ascontiguousarray(flat.reshape(tensor.shape).astype(dtype))
+    return np.asarray(flat.astype(dtype), order="C").reshape(tensor.shape)
 
 
 Draw = Callable[[int, np.random.Generator, Values, "np.finfo[np.floating]"], Array]

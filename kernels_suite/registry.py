@@ -85,7 +85,7 @@ def _dimension(kernel: Kernel, dim: str, text: str) -> int:
 
 
 def register_kernel(kernel: Kernel) -> Kernel:
-    """Make `kernel` known by name in this process; answers it, so that it can end an expression.
+    """Make `kernel` known by name in this process; answers it as a kernel of the local suite.
 
     Raises InvalidValueError if the name is taken, UsageError without a reference.
     """
@@ -93,8 +93,8 @@ def register_kernel(kernel: Kernel) -> Kernel:
     if kernel.name in kernel_names():
         accepted = "a name that no kernel has yet"
         raise InvalidValueError("name of the new kernel", kernel.name, accepted)
-    _registered[kernel.name] = kernel
-    return kernel
+    _registered[kernel.name] = replace(kernel, suite=LOCAL_SUITE)
+    return _registered[kernel.name]
 
 
 def list_kernels(suite: str | None = None, split: Split | None = None) -> tuple[Kernel, ...]:

@@ -44,9 +44,9 @@ DEPTHWISE_CONV2D = Kernel(
     reference=depthwise_conv2d,
     scale=of_absolute(depthwise_conv2d),
     train=(
-        {"c": 60, "h": 122, "w": 162, "k": 3},
-        {"c": 24, "h": 104, "w": 204, "k": 5},
-        {"c": 64, "h": 130, "w": 130, "k": 3},
+        {"c": 24, "h": 84, "w": 100, "k": 5},
+        {"c": 40, "h": 82, "w": 114, "k": 3},
+        {"c": 32, "h": 66, "w": 66, "k": 3},
     ),
     holdout=(
         {"c": 7, "h": 19, "w": 31, "k": 3},

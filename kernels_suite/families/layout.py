@@ -56,7 +56,7 @@ PERMUTE = Kernel(
     reference=lambda x: x.transpose(1, 2, 0),
     exact=True,
     train=(
-        {"c": 112, "h": 60, "w": 104},
+        {"c": 32, "h": 60, "w": 112},
         {"c": 24, "h": 100, "w": 120},
         {"c": 64, "h": 64, "w": 64},
     ),
@@ -91,6 +91,7 @@ PAD = Kernel(
     train=TRAIN,
     holdout=HOLDOUT,
     tiny=TINY,
+    tags=frozenset({"control"}),
 )
 
 
@@ -112,7 +113,7 @@ CONCAT = Kernel(
     reference=lambda a, b: np.concatenate((a, b), axis=1),
     exact=True,
     train=(
-        {"m": 800, "n": 352, "k": 528},
+        {"m": 320, "n": 352, "k": 528},
         {"m": 3000, "n": 36, "k": 60},
         {"m": 512, "n": 256, "k": 256},
     ),

@@ -57,6 +57,7 @@ MAX_POOL2D = Kernel(
     train=TRAIN,
     holdout=HOLDOUT,
     tiny=TINY,
+    tags=frozenset({"control"}),
 )
 
 

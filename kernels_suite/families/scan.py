@@ -29,26 +29,24 @@ def build_cumsum(shape: Shape) -> PrimFunc:
     x = te.placeholder((m, n), "float32", "x")
     k, s = te.reduce_axis((0, CHUNK), "k"), te.reduce_axis((0, CHUNK), "s")
     b = te.reduce_axis((0, chunks), "b")
-    total = te.compute(
-        (m, chunks),
-        lambda i, c: te.sum(
-            tirx.if_then_else(c * CHUNK + k < n, x[i, c * CHUNK + k], zero), axis=k
-        ),
-        "total",
+    grid = m, chunks, CHUNK
+    part = te.compute(
+        grid,
+        lambda i, c, p: tirx.if_then_else(c * CHUNK + p < n, x[i, c * CHUNK + p], zero),
+        "part",
     )
+    total = te.compute(grid[:2], lambda i, c: te.sum(part[i, c, k], axis=k), "total")
     before = te.compute(
-        (m, chunks),
-        lambda i, c: te.sum(tirx.if_then_else(b < c, total[i, b], zero), axis=b),
-        "before",
+        grid[:2], lambda i, c: te.sum(tirx.Select(b < c, total[i, b], zero), axis=b), "before"
     )
     within = te.compute(
-        (m, n),
-        lambda i, j: te.sum(
-            tirx.if_then_else(s <= j % CHUNK, x[i, j // CHUNK * CHUNK + s], zero), axis=s
-        ),
-        "within",
+        grid, lambda i, c, p: te.sum(tirx.Select(s <= p, part[i, c, s], zero), axis=s), "within"
     )
-    out = te.compute((m, n), lambda i, j: before[i, j // CHUNK] + within[i, j], "out")
+    out = te.compute(
+        (m, n),
+        lambda i, j: before[i, j // CHUNK] + within[i, j // CHUNK, j % CHUNK],
+        "out",
+    )
     return te.create_prim_func([x, out])
 
 
