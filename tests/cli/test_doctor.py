@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,8 @@ def test_one_line_each(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_wrong_pin_fails_with_its_remedy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = doctor.version
-    monkeypatch.setattr(
-        doctor, "version", lambda name: "0.1.15" if name == "apache-tvm-ffi" else real(name)
-    )
+    other = {"apache-tvm-ffi": "0.1.15"}
+    monkeypatch.setattr("tirgym.cli.doctor.version", lambda name: other.get(name) or version(name))
     done = cli("doctor")
     assert done.code == 1
     assert "failed  apache-tvm-ffi: 0.1.15: pip install 'apache-tvm-ffi==0.1.14.post1'" in done.out

@@ -12,7 +12,7 @@ from tirgym.cli.options import (
     ShapeOption,
     ThreadsOption,
 )
-from tirgym.cli.output import print_json, progress_console, result_console, table
+from tirgym.cli.output import print_json, result_console, table, working
 from tirgym.cli.records import TIMING_COLUMNS, speedup_text, timing_row
 from tirgym.cli.subject import chosen_target, chosen_workload
 
@@ -40,12 +40,8 @@ def baseline_command(
     from tirgym.harness.baselines_report import measure_baselines
     from tirgym.harness.local_evaluator import LocalEvaluator
 
-    with progress_console().status("measuring") as status, LocalEvaluator() as evaluator:
-
-        def announce(name: str) -> None:
-            status.update(f"measuring {name}")
-
-        rows = measure_baselines(workload, target, evaluator, announce)
+    with working("measuring") as say, LocalEvaluator() as evaluator:
+        rows = measure_baselines(workload, target, evaluator, lambda name: say(f"measuring {name}"))
     if json:
         print_json(
             {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from tirgym.cli.options import JsonFlag
-from tirgym.cli.output import print_json, progress_console, result_console, table
+from tirgym.cli.output import print_json, progress_bar, result_console, table
 
 __all__ = ["selftest_command"]
 
@@ -29,7 +27,7 @@ def selftest_command(
     """
     from tirgym.benchmarks.gate_selftest import selftest
 
-    with _progress("breaking kernels") as advance:
+    with progress_bar("breaking kernels") as advance:
         report = selftest(kernels or None, quick, advance)
     if json:
         print_json(report.to_json())
@@ -52,17 +50,3 @@ def selftest_command(
         )
     if not report.ok:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A progress bar on stderr; yields `advance(done, total, what comes next)`."""
-    from rich.progress import Progress
-
-    with Progress(console=progress_console()) as bar:
-        task = bar.add_task(title, total=None)
-
-        def advance(done: int, total: int, label: str) -> None:
-            bar.update(task, completed=done, total=total, description=label)
-
-        yield advance

@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["note", "print_json", "progress_console", "result_console", "table"]
+__all__ = ["note", "print_json", "progress_bar", "result_console", "table", "working"]
 
 
 def result_console() -> Console:
@@ -21,9 +29,35 @@ def result_console() -> Console:
     return Console(file=sys.stdout, width=width, highlight=False, markup=False)
 
 
-def progress_console() -> Console:
-    """Console of progress and notes: stderr."""
-    return Console(file=sys.stderr, highlight=False)
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on stderr, nothing if that is no terminal; yields `advance(done, total, text)`."""
+    console = Console(file=sys.stderr, highlight=False)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=None, text="")
+
+        def advance(done: int, total: int, text: str) -> None:
+            bar.update(task, completed=done, total=total, text=text)
+
+        yield advance
+
+
+@contextmanager
+def working(title: str) -> Iterator[Callable[[str], None]]:
+    """A spinner on stderr, nothing if that is no terminal; yields a function that renames it."""
+    console = Console(file=sys.stderr, highlight=False, markup=False)
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status(title) as status:
+        yield status.update
 
 
 def note(message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from tirgym.cli.options import (
     ShapeOption,
     ThreadsOption,
 )
-from tirgym.cli.output import note, print_json, progress_console, result_console, table
+from tirgym.cli.output import note, print_json, progress_bar, result_console, table
 from tirgym.cli.records import TIMING_COLUMNS, speedup_text, timing_row
 from tirgym.cli.subject import chosen_target, chosen_workload, require_writable
 from tirgym.errors import InvalidValueError
@@ -70,7 +71,7 @@ def optimize_command(
 
     from tirgym.baselines.optimize import optimize
 
-    with _progress_bar(f"{workload} with {player.name}", trials) as advance:
+    with _progress(f"{workload} with {player.name}") as advance:
         result = optimize(
             workload, player, trials, seconds, seed, target=target, out=out, progress=advance
         )
@@ -120,27 +121,21 @@ def _text(path: Path | None) -> str | None:
 
 
 @contextmanager
-def _progress_bar(title: str, trials: int) -> Iterator[Callable[[Progress], None]]:
-    """A progress bar on stderr; yields the callback that moves it."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
+def _progress(title: str) -> Iterator[Callable[[Progress], None]]:
+    """A progress bar, or a line for each improvement; yields the callback that moves it."""
+    best, terminal = 1.0, sys.stderr.isatty()
+    with progress_bar(title) as advance:
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-    )
-    with Bar(*columns, console=progress_console()) as bar:
-        task = bar.add_task(title, total=trials, state="measuring the unscheduled program")
+        def tell(at: Progress) -> None:
+            nonlocal best
+            text = f"best {at.best_speedup:.2f}x"
+            searching = at.phase == "search"
+            advance(at.used, at.trials, text if searching else f"{at.phase} {text}")
+            if not terminal and searching and at.best_speedup > best:
+                best = at.best_speedup
+                note(f"{title}: trial {at.used} of {at.trials}: {text}")
 
-        def advance(at: Progress) -> None:
-            best = f"best {at.best_speedup:.2f}x"
-            state = best if at.phase == "search" else f"{at.phase} {best}"
-            bar.update(task, completed=at.used, state=state)
-
-        yield advance
+        yield tell
 
 
 def _report(result: OptimizeResult, out: Path | None, picture: Path | None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tirgym import settings
-from tirgym.cli.output import note
+from tirgym.cli.output import note, working
 from tirgym.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def evaluate_fully(program: Program) -> Evaluation:
     from tirgym.harness.local_evaluator import LocalEvaluator
     from tirgym.harness.recheck import evaluate_fresh
 
-    with LocalEvaluator() as evaluator:
+    with working("checking and measuring in full"), LocalEvaluator() as evaluator:
         return evaluate_fresh(evaluator, program)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tirgym.cli.options import ArchOption, BackendOption, JsonFlag, ThreadsOption, TraceArgument
-from tirgym.cli.output import note, print_json, result_console, table
+from tirgym.cli.output import note, print_json, result_console, table, working
 from tirgym.cli.records import evaluation_record, program_record, speedup_text
 from tirgym.cli.subject import evaluate_fully, target_to_run
 
@@ -110,7 +110,7 @@ def compare_command(
     one, two = (_replayed(path, backend, arch, threads)[2][-1] for path in (first, second))
     from tirgym.harness.local_evaluator import LocalEvaluator
 
-    with LocalEvaluator() as evaluator:
+    with working("comparing"), LocalEvaluator() as evaluator:
         found = evaluator.compare(one, two)
     if json:
         print_json(
@@ -178,7 +178,7 @@ def _evaluate(program: Program, fresh: bool) -> Evaluation:
         return evaluate_fully(program)
     from tirgym.harness.local_evaluator import LocalEvaluator
 
-    with LocalEvaluator() as evaluator:
+    with working("measuring"), LocalEvaluator() as evaluator:
         return evaluator.evaluate(program)
 
 
