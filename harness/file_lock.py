@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 import time
+from pathlib import Path
 from typing import Self
 
-__all__ = ["FileLock"]
+__all__ = ["FileLock", "timing_lock_path"]
 
 
 class FileLock:
@@ -26,3 +28,8 @@ class FileLock:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
+
+
+def timing_lock_path() -> str:
+    """The lock that all timings of this user on this machine hold."""
+    return str(Path(tempfile.gettempdir()) / f"tirgym-timing-{os.getuid()}.lock")

@@ -13,7 +13,6 @@ import os
 import secrets
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -124,6 +123,7 @@ def measure_here(workload: Workload, target: Target, library: str) -> VendorResu
     """`measure_vendor` in this process, whatever number of threads BLAS has here."""
     from tirgym.harness.backend import backend
     from tirgym.harness.buffers import Poison
+    from tirgym.harness.file_lock import FileLock
     from tirgym.harness.gate import check, run_gate
     from tirgym.harness.timing import FULL_PLAN, Call, interleave, stats_of
     from tirgym.harness.workbench import Workbench
@@ -131,10 +131,9 @@ def measure_here(workload: Workload, target: Target, library: str) -> VendorResu
     module = import_module(LIBRARIES[library][1])
     compiler = backend(target.backend)
     naive = compiler.module_json(compiler.start(workload, target))
-    with tempfile.NamedTemporaryFile(prefix="tirgym-lock-") as lock:
-        made = Workbench(workload, naive, target, _rules(lock.name))
-        bench = made.bench
-        sets = [made.draw(regime, "vendor") for regime in Regime if regime is not Regime.EXTREME]
+    made = Workbench(workload, naive, target, _rules())
+    bench = made.bench
+    sets = [made.draw(regime, "vendor") for regime in Regime if regime is not Regime.EXTREME]
     timed = next(given for given in sets if given.regime is Regime.NORMAL)
     arrays = tuple(buffer.array for buffer in (*bench.inputs, *bench.outputs))
     call: Callable[[], Any] = module.bind(workload.kernel.name, arrays, target.num_threads)
@@ -144,10 +143,11 @@ def measure_here(workload: Workload, target: Target, library: str) -> VendorResu
         return VendorResult(name, gate.status, gate.report.failure)
     bench.run(lambda *_: call(), timed, Poison.NAN)
     estimates = (gate.seconds, made.naive_s)
-    for _ in range(ATTEMPTS):
-        paired = interleave(Call(call), made.naive, estimates, FULL_PLAN, made.rules.timer)
-        if not paired.noisy:
-            break
+    with FileLock(made.rules.lock_path):
+        for _ in range(ATTEMPTS):
+            paired = interleave(Call(call), made.naive, estimates, FULL_PLAN, made.rules.timer)
+            if not paired.noisy:
+                break
     failure, _, _ = check(bench, timed)
     if failure:
         return VendorResult(name, Status.WRONG_RESULT, f"after timing: {failure}")
@@ -157,9 +157,10 @@ def measure_here(workload: Workload, target: Target, library: str) -> VendorResu
     return VendorResult(name, Status.PASSED, "", stats, paired.ratio, paired.interval)
 
 
-def _rules(lock_path: str) -> Any:
+def _rules() -> Any:
+    from tirgym.harness.file_lock import timing_lock_path
     from tirgym.harness.timing import PLANS, WallTimer
     from tirgym.harness.workbench import Rules
 
     plans = {level: PLANS[level] for level in Level}
-    return Rules(secrets.token_bytes(32), 0, plans, WallTimer(), lock_path, 100.0, 10.0)
+    return Rules(secrets.token_bytes(32), 0, plans, WallTimer(), timing_lock_path(), 100.0, 10.0)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tirgym.errors import EvaluationError, WorkerDiedError
 from tirgym.harness.channel import DeadlineError
 from tirgym.harness.desk import Desk, Limits, roofline_floor
 from tirgym.harness.evaluation import Level
+from tirgym.harness.file_lock import timing_lock_path
 from tirgym.harness.portable import to_bytes
 from tirgym.harness.target import Target
 from tirgym.harness.timing import PLANS, Timer, TimingPlan, WallTimer
@@ -41,13 +39,12 @@ class Workshop:
         self.limits = limits
         self._floor_us = floor_us or roofline_floor
         timer = timer or WallTimer()
-        lock = Path(tempfile.gettempdir()) / f"tirgym-timing-{os.getuid()}.lock"
         rules = Rules(
             secrets.token_bytes(32),
             seed,
             {**PLANS, **(plans or {})},
             timer,
-            str(lock),
+            timing_lock_path(),
             limits.slowdown,
             limits.slow_floor_s,
             bitwise,
