@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tirgym.errors import InvalidValueError
 from tirgym.harness.transforms.base import SlotLimits, Transform
 
-__all__ = ["Row", "Vocabulary"]
+__all__ = ["Row", "RowGroup", "Vocabulary"]
 
 
 class Row(NamedTuple):
@@ -19,17 +19,20 @@ class Row(NamedTuple):
 
     prototype: Transform
     """one of them; its node means nothing"""
-    axis: str
-    """field that holds the node: "loop", "block", or "" """
     block: int
     """block that all of them name besides the node, -1 if none"""
     actions: dict[int, int]
     """action by node: loop, block, or 0"""
 
 
-def _row(prototype: Transform, actions: dict[int, int]) -> Row:
-    axis = prototype.node_field()
-    return Row(prototype, axis, getattr(prototype, "block", -1) if axis == "loop" else -1, actions)
+class RowGroup(NamedTuple):
+    """The rows of one kind of transform."""
+
+    name: str
+    """class name"""
+    node_field: str
+    """field that holds the node: "loop", "block", or "" """
+    rows: tuple[Row, ...]
 
 
 class Vocabulary(Sequence[Transform]):
@@ -47,17 +50,21 @@ class Vocabulary(Sequence[Transform]):
         self._index = {transform: i for i, transform in enumerate(self._table)}
 
     @cached_property
-    def rows(self) -> tuple[Row, ...]:
-        """The table as rows of actions that differ only in the node they act on."""
-        rows: dict[tuple[object, ...], dict[int, int]] = {}
-        first: dict[tuple[object, ...], Transform] = {}
-        for action, transform in enumerate(self._table):
-            axis = transform.node_field()
-            others = tuple(getattr(transform, f.name) for f in fields(transform) if f.name != axis)  # type: ignore[arg-type]
-            key = (type(transform), *others)
-            first.setdefault(key, transform)
-            rows.setdefault(key, {})[getattr(transform, axis) if axis else 0] = action
-        return tuple(_row(first[key], actions) for key, actions in rows.items())
+    def groups(self) -> tuple[RowGroup, ...]:
+        """The table by kind, each as rows of actions that differ only in the node they act on."""
+        found = []
+        for kind, (start, end) in self.spans.items():
+            node = kind.node_field()
+            rows: dict[tuple[object, ...], Row] = {}
+            for action in range(start, end):
+                transform = self._table[action]
+                values = {f.name: getattr(transform, f.name) for f in fields(kind)}  # type: ignore[arg-type]
+                index = values.pop(node, 0)
+                block = values.get("block", -1) if node == "loop" else -1
+                row = rows.setdefault(tuple(values.values()), Row(transform, block, {}))
+                row.actions[index] = action
+            found.append(RowGroup(kind.name, node, tuple(rows.values())))
+        return tuple(found)
 
     def __len__(self) -> int:
         return len(self._table)

@@ -286,7 +286,7 @@ class Facts:
         self.intermediates = intermediates
         self.producers: list[list[int]] = []
         self.consumers: list[list[int]] = []
-        self.outputs = 0
+        self.outputs = self.makers = self.aligned = 0
         for block, view in zip(self.blocks, self.views, strict=True):
             here = block.index
             self.producers.append(
@@ -297,6 +297,10 @@ class Facts:
             )
             if not intermediates.issuperset(view.writes):
                 self.outputs |= 1 << here
+            if view.writes and view.writes[0] in intermediates:
+                self.makers |= 1 << here
+            if block.facts.annotated:
+                self.aligned |= 1 << here
 
     def around(self, loops: int) -> int:
         """Loops that are or lie below one of `loops`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,13 @@ from numpy.typing import NDArray
 from tvm.s_tir import Schedule
 
 from tirgym.errors import IllegalTransformError
+from tirgym.harness.target import Target
 from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.handles import Handles
 from tirgym.harness.tensorir.rules import first_refusal, rules_for
 from tirgym.harness.tensorir.shortcuts import SHORTCUTS
 from tirgym.harness.transforms.base import Transform
-from tirgym.harness.vocabulary import Row, Vocabulary
+from tirgym.harness.vocabulary import Row, RowGroup, Vocabulary
 
 if TYPE_CHECKING:
     from tirgym.harness.tensorir.program import TensorIRProgram
@@ -53,52 +55,88 @@ def _place(program: TensorIRProgram, transform: Transform) -> str:
     return f"{kind} {index}"
 
 
+_MASKS: OrderedDict[tuple[str, Target, str], NDArray[np.bool_]] = OrderedDict()
+_MAX_MASKS = 4096
+
+
 def mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
     """Shape (len(vocabulary),), read-only: which transforms are legal, equal to the definition.
 
-    Rules decide by rows, shortcuts decide for the compiler where it is certain, and what is left
-    is tried on copies.
+    Masks are shared by IR key, target and vocabulary where the key is known already: hashing costs
+    a tenth of a mask, and random episodes hardly ever meet a state twice.
     """
+    if "ir_key" not in program.__dict__:
+        return _make_mask(program, vocabulary)
+    key = (program.ir_key, program.target, vocabulary.digest)
+    found = _MASKS.get(key)
+    if found is None:
+        found = _MASKS[key] = _make_mask(program, vocabulary)
+        if len(_MASKS) > _MAX_MASKS:
+            _MASKS.popitem(last=False)
+    return found
+
+
+def _make_mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
+    """Rules and shortcuts decide by rows; what is left is tried on copies."""
     facts = program.facts
     blocks = len(facts.blocks)
     actions: list[int] = []
-    for row in vocabulary.rows:
-        if row.block < blocks:
-            legal = _legal_nodes(program, facts, row)
-            while legal:
-                low = legal & -legal
-                action = row.actions.get(low.bit_length() - 1)
-                if action is not None:
-                    actions.append(action)
-                legal ^= low
+    for group in vocabulary.groups:
+        asked = _asked(facts, group)
+        if not asked:
+            continue
+        for row in group.rows:
+            if row.block < blocks:
+                legal = _legal_nodes(program, facts, group, row, asked)
+                while legal:
+                    low = legal & -legal
+                    action = row.actions.get(low.bit_length() - 1)
+                    if action is not None:
+                        actions.append(action)
+                    legal ^= low
     found = np.zeros(len(vocabulary), dtype=np.bool_)
     found[actions] = True
     found.setflags(write=False)
     return found
 
 
-def _legal_nodes(program: TensorIRProgram, facts: Facts, row: Row) -> int:
-    """The nodes of the row whose transform is legal; the cheapest questions are asked first."""
-    prototype, axis, name = row.prototype, row.axis, row.prototype.name
-    asked = facts.all_loops if axis == "loop" else facts.all_blocks if axis == "block" else 1
-    shortcut = SHORTCUTS.get(name)
+def _asked(facts: Facts, group: RowGroup) -> int:
+    """The nodes that exist and that no rule refuses whatever the other parameters are."""
+    node = group.node_field
+    asked = facts.all_loops if node == "loop" else facts.all_blocks if node == "block" else 1
+    prototype = group.rows[0].prototype
+    for rule in rules_for(group.name, by_row=False):
+        if not asked:
+            break
+        asked &= ~rule.refused(facts, prototype, asked)
+    return asked
+
+
+def _legal_nodes(
+    program: TensorIRProgram, facts: Facts, group: RowGroup, row: Row, asked: int
+) -> int:
+    """The nodes among `asked` whose transform is legal; the cheapest questions come first."""
+    prototype = row.prototype
+    shortcut = SHORTCUTS.get(group.name)
     accepted = 0
     if shortcut is not None:
         accepted, refused = shortcut(facts, prototype, asked)
         asked &= ~refused
-    for rule in rules_for(name):
+    for rule in rules_for(group.name, by_row=True):
         if not asked:
             return 0
         asked &= ~rule.refused(facts, prototype, asked)
     for node in bits(asked & ~accepted):
-        if node not in row.actions or not _tried(program, _member(row, node)):
+        if node not in row.actions or not _tried(program, _member(group, row, node)):
             asked &= ~(1 << node)
     return asked
 
 
-def _member(row: Row, node: int) -> Transform:
+def _member(group: RowGroup, row: Row, node: int) -> Transform:
     """The transform of `row` that acts on `node`."""
-    return replace(row.prototype, **{row.axis: node}) if row.axis else row.prototype  # type: ignore[type-var]
+    if not group.node_field:
+        return row.prototype
+    return replace(row.prototype, **{group.node_field: node})  # type: ignore[type-var]
 
 
 def _tried(program: TensorIRProgram, transform: Transform) -> bool:

@@ -33,6 +33,7 @@ class TensorIRProgram:
     ) -> None:
         self.workload, self.target, self.steps = workload, target, steps
         self._schedule = schedule
+        self._masks: dict[int, tuple[Vocabulary, NDArray[np.bool_]]] = {}
 
     @classmethod
     def start(cls, workload: Workload, target: Target) -> TensorIRProgram:
@@ -86,4 +87,7 @@ class TensorIRProgram:
 
     def legal_mask(self, vocabulary: Vocabulary) -> NDArray[np.bool_]:
         """Shape (len(vocabulary),), bool, read-only."""
-        return legality.mask(self, vocabulary)
+        found = self._masks.get(id(vocabulary))
+        if found is None:
+            found = self._masks[id(vocabulary)] = vocabulary, legality.mask(self, vocabulary)
+        return found[1]

@@ -61,12 +61,7 @@ def _written(facts: Facts, block: int) -> Buffer | None:
 
 def intermediates_only(facts: Facts, t: Any, asked: int) -> int:
     """Blocks whose first written buffer is a parameter of the kernel."""
-    refused = 0
-    for i in bits(asked & facts.all_blocks):
-        buffer = _written(facts, i)
-        if buffer is None or buffer.handle not in facts.intermediates:
-            refused |= 1 << i
-    return refused
+    return ~facts.makers
 
 
 def same_scope(facts: Facts, t: Any, asked: int) -> int:
@@ -81,10 +76,7 @@ def same_scope(facts: Facts, t: Any, asked: int) -> int:
 
 def annotated_block(facts: Facts, t: Any, asked: int) -> int:
     """Transforms that would carry the alignment of one buffer to another, or set it twice."""
-    marked = 0
-    for i in bits(facts.all_blocks):
-        if facts.blocks[i].facts.annotated:
-            marked |= 1 << i
+    marked = facts.aligned
     if not marked:
         return 0
     refused = marked

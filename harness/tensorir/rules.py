@@ -58,6 +58,8 @@ class Rule(NamedTuple):
     kinds: tuple[str, ...]
     """class names of the transforms it judges; empty: all"""
     refused: Callable[[Facts, Any, int], int]
+    by_row: bool = False
+    """the answer depends on more than the node: on a factor, or on the block that is moved"""
 
 
 STRUCTURAL = ("Split", "Reorder", "Fuse")
@@ -68,8 +70,14 @@ STAGES = ("CacheRead", "CacheWrite")
 STORAGE = ("SetScope", "StorageAlign", "TransformLayout", "StorePrecision")
 
 RULES: tuple[Rule, ...] = (
-    Rule("exists", "the program has no such loop or block", (), limits.missing),
-    Rule("read exists", "the block has no such read region", ("CacheRead",), limits.missing_read),
+    Rule("exists", "the program has no such loop or block", (), limits.missing, by_row=True),
+    Rule(
+        "read exists",
+        "the block has no such read region",
+        ("CacheRead",),
+        limits.missing_read,
+        by_row=True,
+    ),
     Rule("no thread binding", "this backend has no thread axes", ("Bind",), limits.thread_binding),
     Rule(
         "parameters",
@@ -85,6 +93,7 @@ RULES: tuple[Rule, ...] = (
             "StorePrecision",
         ),
         storage.parameters,
+        by_row=True,
     ),
     Rule(
         "loop cap",
@@ -103,6 +112,7 @@ RULES: tuple[Rule, ...] = (
         "the factor does not divide the extent, or leaves one iteration",
         ("Split",),
         limits.indivisible,
+        by_row=True,
     ),
     Rule("perfect nest", "the body is not exactly one loop", ("Reorder", "Fuse"), limits.imperfect),
     Rule(
@@ -210,54 +220,63 @@ RULES: tuple[Rule, ...] = (
         "the block or the loop is vectorized",
         MOVES,
         moves.vectorized_move,
+        by_row=True,
     ),
     Rule(
         "not overwritten",
         "a later block writes what this block reads",
         (*MOVES, *INLINES, *STAGES),
         moves.overwritten,
+        by_row=True,
     ),
     Rule(
         "no partial sums",
         "a producer is still reducing over this loop",
         MOVES,
         moves.partial_sums,
+        by_row=True,
     ),
     Rule(
         "direct reads",
         "a consumer reads the block at an index that depends on data",
         ("ComputeAt",),
         moves.indirect_reads,
+        by_row=True,
     ),
     Rule(
         "no idle recomputation",
         "a block would be recomputed in a loop where nothing reads it",
         (*MOVES, *INLINES),
         moves.left_behind,
+        by_row=True,
     ),
     Rule(
         "needs a producer",
         "no other block produces what this block reads",
         ("ReverseComputeAt",),
         moves.without_producer,
+        by_row=True,
     ),
     Rule(
         "plain reads",
         "the block reads what was produced with an offset, a stride or a guard",
         ("ReverseComputeAt",),
         moves.shifted_reads,
+        by_row=True,
     ),
     Rule(
         "dense region",
         "a producer covers no dense box below the loop, or producers differ",
         ("ReverseComputeAt",),
         moves.scattered_region,
+        by_row=True,
     ),
     Rule(
         "sums stay whole",
         "a reduction would add terms more than once, or be read before its end",
         ("ReverseComputeAt",),
         moves.repeated_terms,
+        by_row=True,
     ),
     Rule(
         "sole reader",
@@ -276,6 +295,7 @@ RULES: tuple[Rule, ...] = (
         f"the program would do over {moves.MAX_WORK} times the work of one without recomputation",
         MOVES,
         moves.too_much_work,
+        by_row=True,
     ),
     Rule(
         "inline size",
@@ -289,7 +309,13 @@ RULES: tuple[Rule, ...] = (
         STORAGE,
         storage.intermediates_only,
     ),
-    Rule("another scope", "the buffer has that scope already", ("SetScope",), storage.same_scope),
+    Rule(
+        "another scope",
+        "the buffer has that scope already",
+        ("SetScope",),
+        storage.same_scope,
+        by_row=True,
+    ),
     Rule(
         "alignment stays",
         "an alignment is set already and belongs to one buffer",
@@ -316,6 +342,7 @@ RULES: tuple[Rule, ...] = (
         "the axis does not exist, the factor does not divide it, or nothing would change",
         ("TransformLayout",),
         storage.no_layout,
+        by_row=True,
     ),
     Rule(
         "contraction",
@@ -329,12 +356,14 @@ RULES: tuple[Rule, ...] = (
         "is no room for the copies",
         ("PadEinsum",),
         storage.no_padding,
+        by_row=True,
     ),
     Rule(
         "instruction exists",
         "the target does not have the instruction",
         ("Tensorize",),
         storage.foreign_intrinsic,
+        by_row=True,
     ),
     Rule(
         "like the intrinsic",
@@ -348,9 +377,10 @@ RULES: tuple[Rule, ...] = (
 
 
 @cache
-def rules_for(kind: str) -> tuple[Rule, ...]:
-    """The rules that judge transforms of class `kind`."""
-    return tuple(rule for rule in RULES if not rule.kinds or kind in rule.kinds)
+def rules_for(kind: str, by_row: bool | None = None) -> tuple[Rule, ...]:
+    """The rules that judge transforms of class `kind`, or only those that do it by row or not."""
+    found = (rule for rule in RULES if not rule.kinds or kind in rule.kinds)
+    return tuple(rule for rule in found if by_row is None or rule.by_row == by_row)
 
 
 def first_refusal(facts: Facts, transform: Transform) -> Rule | None:
