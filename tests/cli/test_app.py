@@ -106,3 +106,10 @@ def test_a_closed_pipe_is_quiet() -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
+
+
+def test_output_that_cannot_show_a_micro_sign_goes_on() -> None:
+    shape = ("-s", "tiny", "--agent", "random", "--trials", "1")
+    done = tirgym("optimize", "add", *shape, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "median ?s" in done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,16 @@ def test_json_has_text_and_target(cli: Cli) -> None:
     assert record["workload"] == "tirgym://core-v0/matmul?m=6&n=7&k=5&dtype=float32"
     assert "(6, 7)" in record["text"]
     assert (record["backend"], record["num_threads"], record["level"]) == ("llvm", 1, "tir")
+
+
+def test_passes_have_time_and_ir_before_and_after(cli: Cli) -> None:
+    passes = cli("show", "softmax", "-s", "tiny", "--level", "passes", "--json").json()["passes"]
+    assert len(passes) > 20
+    assert all(record["ms"] >= 0.0 for record in passes)
+    for record, following in pairwise(passes):
+        assert record["changed"] == (record["before"] != record["after"])
+        assert record["after"] == following["before"]
+    assert any(record["changed"] for record in passes)
 
 
 def test_kernel_by_uri_and_by_file(cli: Cli) -> None:

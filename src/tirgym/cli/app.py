@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -95,6 +96,9 @@ app.add_typer(gate, name="gate")
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code and never raises for what the user typed."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without µ must not end a search
     try:
         code = app(args=None if args is None else list(args), standalone_mode=False)
         sys.stdout.flush()

@@ -67,7 +67,7 @@ def note(message: str) -> None:
 
 def print_json(record: Mapping[str, Any]) -> None:
     """Write one JSON object and a newline to stdout; NaN and infinities become null."""
-    sys.stdout.write(json.dumps(_plain(record), allow_nan=False, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(_plain(record), allow_nan=False) + "\n")
 
 
 def _plain(value: Any) -> Any:

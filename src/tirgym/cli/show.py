@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 import typer
 
@@ -16,10 +16,27 @@ from tirgym.cli.options import (
     ThreadsOption,
 )
 from tirgym.cli.output import print_json, result_console
+from tirgym.cli.records import program_record
 from tirgym.cli.subject import load_subject
 from tirgym.errors import UnknownNameError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tirgym.harness.backend import Backend
+    from tirgym.harness.backends.llvm_levels import PassRecord
+    from tirgym.harness.program import Program
+
 __all__ = ["show_command"]
+
+
+@runtime_checkable
+class HasPasses(Protocol):
+    """A backend that can list its lowering passes."""
+
+    def passes(self, program: Program) -> Sequence[PassRecord]:
+        """Every pass, in order."""
+
 
 _LEXERS = {"tir": "python", "lowered": "python", "llvm": "llvm", "asm": "gas"}
 
@@ -44,21 +61,27 @@ def show_command(
         raise UnknownNameError(f"IR level of backend {compiler.name}", level, compiler.levels)
     text = compiler.ir_level(program, level)
     if json:
-        print_json(
-            {
-                "workload": program.workload.uri,
-                "backend": program.target.backend,
-                "target": program.target.arch,
-                "num_threads": program.target.num_threads,
-                "transforms": [str(step) for step in program.steps],
-                "ir_key": program.ir_key,
-                "level": level,
-                "text": text,
-            }
-        )
+        passes = {"passes": _passes(compiler, program)} if level == "passes" else {}
+        print_json({**program_record(program), "level": level, "text": text, **passes})
     elif sys.stdout.isatty() and level in _LEXERS:
         from rich.syntax import Syntax
 
         result_console().print(Syntax(text, _LEXERS[level], background_color="default"))
     else:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def _passes(compiler: Backend, program: Program) -> list[dict[str, Any]]:
+    """Every lowering pass with its time and the IR around it."""
+    if not isinstance(compiler, HasPasses):
+        return []
+    return [
+        {
+            "name": record.name,
+            "ms": record.seconds * 1e3,
+            "changed": record.changed,
+            "before": record.before,
+            "after": record.after,
+        }
+        for record in compiler.passes(program)
+    ]
