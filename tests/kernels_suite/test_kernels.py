@@ -52,7 +52,8 @@ def run(workload: Workload, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
 
 def pattern(array: Array) -> Array:
     """0 finite, 1 NaN, 2 +inf, 3 -inf."""
-    return np.isnan(array) + 2 * np.isposinf(array) + 3 * np.isneginf(array)
+    codes: Array = np.isnan(array) + 2 * np.isposinf(array) + 3 * np.isneginf(array)
+    return codes
 
 
 def check_regimes(kernel: Kernel, shape: Shape, seeds: int) -> None:

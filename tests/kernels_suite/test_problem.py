@@ -82,7 +82,7 @@ def test_exact_outputs_keep_their_dtype() -> None:
     workload = load_workload("argmax", {"m": 3, "n": 5})
     drawn = make_inputs(workload, np.random.default_rng(0), Regime.NORMAL)
     index, top = reference_of(workload, drawn)
-    assert (index.dtype, top.dtype) == (np.int32, np.float32)
+    assert (str(index.dtype), str(top.dtype)) == ("int32", "float32")
 
 
 def test_argmax_takes_any_index_of_the_maximum_and_no_other() -> None:
