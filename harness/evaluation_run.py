@@ -29,15 +29,21 @@ _REJECTED = (Status.WRONG_RESULT, Status.FLAKY, Status.COMPILE_ERROR)
 def static_finding(program: Program, size_only: bool = False) -> str:
     """Why `program` must not even be built, in one line; "" if nothing speaks against it.
 
-    `size_only` leaves out the compiler's verifiers.
+    `size_only` asks for compile bombs alone.
     """
-    from tirgym.harness.tensorir.expansion import MAX_STATEMENTS, expanded_statements
+    if program.dialect != "tensorir":
+        return ""
+    from tirgym.harness.static_checks import (
+        STATEMENT_LIMIT,
+        errors_only,
+        statement_count,
+        static_checks,
+    )
 
-    if program.dialect == "tensorir":
-        size = expanded_statements(program.mod)  # type: ignore[attr-defined]
-        if size > MAX_STATEMENTS:
-            return f"unrolls to {size} statements, more than {MAX_STATEMENTS}"
-    return ""
+    if size_only:
+        count = statement_count(program.nest)  # type: ignore[attr-defined]
+        return f"about {count} statements after unrolling" if count > STATEMENT_LIMIT else ""
+    return "; ".join(str(finding) for finding in errors_only(static_checks(program)))
 
 
 class Attempt:
@@ -154,7 +160,9 @@ class EvaluationRun:
         program: Program,
         level: Level,
         fresh: bool,
+        verify: bool,
     ) -> None:
+        self.verify = verify
         self.workshop, self.store, self.context = workshop, store, context
         self.program, self.level, self.fresh = program, level, fresh
         self.started = time.perf_counter()
@@ -171,7 +179,7 @@ class EvaluationRun:
             if stored is not None:
                 return self.finished(stored.evaluation(self.ir_key))
         began = time.perf_counter()
-        finding = static_finding(self.program)
+        finding = static_finding(self.program, size_only=not self.verify)
         self.static_s = time.perf_counter() - began
         if finding:
             return self.finished(

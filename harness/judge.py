@@ -10,7 +10,7 @@ import numpy as np
 
 from tirgym.kernels_suite.kernel import Array
 
-__all__ = ["FLOAT32_EPS", "Expected", "Verdict", "judge"]
+__all__ = ["FLOAT32_EPS", "Compare", "Expected", "Verdict", "judge", "judge_with"]
 
 FLOAT32_EPS = float(np.finfo(np.float32).eps)
 MEAN_LIMIT = 1e-5
@@ -38,7 +38,7 @@ class Expected:
     finite: bool = True
     """the unscheduled output has neither inf nor NaN"""
     rms: float = 0.0
-    """RMS(ref)"""
+    """RMS(ref), 0 or at least smallest normal / RMS_LIMIT"""
 
     @classmethod
     def of(
@@ -57,8 +57,9 @@ class Expected:
             base = np.maximum(np.abs(exact), rms) if scale is None else np.abs(scale)
             base = np.where(np.isfinite(base), base, float(info.max))
             # Absolute floor: errors of a few subnormals stay within 8·√K·eps.
-            floor = float(info.smallest_normal) / float(info.eps)
-            base = np.maximum(base, floor)
+            base = np.maximum(base, float(info.smallest_normal) / float(info.eps))
+            if rms > 0.0:  # likewise: an RMS error below the smallest normal number is none
+                rms = max(rms, float(info.smallest_normal) / RMS_LIMIT)
             own = np.where(finite, np.abs(unscheduled.astype(np.float64) - exact), 0.0) / base
         eps = float(info.eps)
         limit = max(8.0 * math.sqrt(max(1, terms)) * eps, 4.0 * float(own.max(initial=0.0)))

@@ -55,7 +55,8 @@ class LocalEvaluator:
 
     `target` None takes each program's own. `store` is a path, ":memory:", a `Store`, or None for
     the user's store. `seed` is public and mixed with a secret. `bitwise` also demands the
-    unscheduled program's bits. `timer`, `plans` and `floor_us` (µs below which a time is SUSPECT)
+    unscheduled program's bits. Without `static_checks` only compile bombs are refused before the
+    build, to study what gate and isolation catch alone; verdicts are kept apart. `timer`, `plans` and `floor_us` (µs below which a time is SUSPECT)
     replace the defaults.
 
     Reuse: identical machine code is never measured twice on one machine, and identical IR never
@@ -75,6 +76,7 @@ class LocalEvaluator:
         limits: Limits | None = None,
         seed: int = 0,
         bitwise: bool = False,
+        static_checks: bool = True,
         timer: Timer | None = None,
         plans: dict[Level, TimingPlan] | None = None,
         floor_us: Callable[[Workload, Target], float] | None = None,
@@ -82,7 +84,7 @@ class LocalEvaluator:
         self.target, self.limits = target, limits or Limits()
         self.store = open_store(settings.store_path() if store is None else store)
         self._owns_store = not isinstance(store, Store)
-        self._bitwise = bitwise
+        self._bitwise, self._static_checks = bitwise, static_checks
         self._workshop = Workshop(self.limits, seed, bitwise, timer, plans, floor_us)
         self._lock = threading.RLock()
         self._closed = False
@@ -101,7 +103,9 @@ class LocalEvaluator:
         with self._lock:
             self._admit(program)
             context = self._context(program.workload, program.target)
-            run = EvaluationRun(self._workshop, self.store, context, program, level, fresh)
+            run = EvaluationRun(
+                self._workshop, self.store, context, program, level, fresh, self._static_checks
+            )
             return run.evaluation()
 
     def baseline(
@@ -224,6 +228,5 @@ class LocalEvaluator:
 
     def _context(self, workload: Workload, target: Target) -> Context:
         context = context_of(workload, target)
-        if self._bitwise:
-            context = replace(context, workload=f"{context.workload}#bitwise")
-        return context
+        mode = ("#bitwise" if self._bitwise else "") + ("" if self._static_checks else "#unchecked")
+        return replace(context, workload=context.workload + mode) if mode else context
