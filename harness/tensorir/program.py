@@ -19,6 +19,7 @@ from tirgym.harness.tensorir.nest import LoopNest, read_nest
 from tirgym.harness.transforms.base import Transform
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Workload
+from tirgym.kernels_suite.problem import build_of
 
 __all__ = ["TensorIRProgram"]
 
@@ -38,7 +39,7 @@ class TensorIRProgram:
     @classmethod
     def start(cls, workload: Workload, target: Target) -> TensorIRProgram:
         """The unscheduled program of `workload`."""
-        func = workload.kernel.build(workload.shape).with_attr("global_symbol", "main")
+        func = build_of(workload).with_attr("global_symbol", "main")
         mod = tvm.IRModule({"main": func})
         schedule = Schedule(mod, debug_mask="none", error_render_level="none")
         return cls(workload, target, (), schedule)
