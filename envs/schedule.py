@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -106,8 +107,8 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
 
         self.vocabulary = vocabulary or _vocabulary(backend, factors)
         self.action_space: TransformSpace = TransformSpace(self.vocabulary)
-        self._observation = make_observation(observation, self.action_space)
-        self.observation_space = self._observation.space
+        self.observation_form = make_observation(observation, self.action_space)
+        self.observation_space = self.observation_form.space
 
         self._reward = _make_reward(reward, cost)
         replay = reward == "replay"
@@ -201,6 +202,27 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
         if isinstance(transform, str):
             return self.step(self.action_space.from_text(transform))
         return self.step(self.action_space.action(transform))
+
+    def finish(self) -> tuple[float, bool, dict[str, Any]]:
+        """End the episode here, as a truncation that a wrapper decides on.
+
+        The final program is evaluated in full, as after STOP. Returns what that pays on top of the
+        last reward, whether the verdict was fatal (then the episode terminated), and the info.
+        """
+        episode = self._running()
+        program = episode.program
+        evaluation = self._judge(episode, program, final=True)
+        transition = Transition(program, program, None, final=True, evaluation=evaluation)
+        reward = episode.reward.step(transition)
+        episode.over = True
+        episode.best_speedup = max(episode.best_speedup, episode.reward.speedup)
+        if evaluation is not None:
+            status, message = evaluation.status.value, evaluation.message
+            episode.last = replace(
+                episode.last, status=status, message=message, code_key=evaluation.code_key
+            )
+        fatal = evaluation is not None and evaluation.status in FATAL
+        return reward, fatal, self._info()
 
     def fork(self) -> ScheduleEnv:
         """An independent environment in the same state, random generator included.
@@ -311,11 +333,11 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
 
     def _observe(self) -> Any:
         view = self._running(over=True).view
-        return self._observation.observe(view.program, view.graph, view.mask)
+        return self.observation_form.observe(view.program, view.graph, view.mask)
 
     def _info(self) -> dict[str, Any]:
         episode = self._running(over=True)
-        return make_info(episode, self._observation.overflow(episode.view.graph))
+        return make_info(episode, self.observation_form.overflow(episode.view.graph))
 
 
 def _vocabulary(backend: str, factors: Sequence[int] | None) -> Vocabulary:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 
+from tirgym.envs.schedule import ScheduleEnv
 from tirgym.errors import InvalidValueError
 
 __all__ = ["EarlyStop"]
 
 
 class EarlyStop(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
-    """Truncates once the best speedup grew by less than `gain` over the last `patience` steps.
+    """Ends an episode once the best speedup grew by less than `gain` over `patience` steps.
 
-    Counts from the reset, so no episode is cut before `patience` steps. The final program is not
-    evaluated in full, since the environment did not end by itself; send STOP for that.
+    Counts from the reset, so no episode is cut before `patience` steps. The end is a truncation;
+    the final program is evaluated in full as after STOP, and what that pays joins the last reward.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], patience: int = 8, gain: float = 0.05) -> None:
@@ -38,7 +39,9 @@ class EarlyStop(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordCon
         """Step, and truncate when the gain has dried up."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._best.append(info["best_speedup"])
-        if len(self._best) > self.patience:
-            before = self._best[-1 - self.patience]
-            truncated = truncated or (not terminated and self._best[-1] < before * (1 + self.gain))
-        return observation, reward, terminated, truncated, info
+        if terminated or truncated or len(self._best) <= self.patience:
+            return observation, reward, terminated, truncated, info
+        if self._best[-1] >= self._best[-1 - self.patience] * (1 + self.gain):
+            return observation, reward, terminated, truncated, info
+        more, fatal, info = cast(ScheduleEnv, self.env.unwrapped).finish()
+        return observation, float(reward) + more, fatal, not fatal, info

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from tvm.ir.expr import Call, Expr, TensorLoad
 
 from tirgym.harness.program import Program
-from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Access, Block, Buffer, LoopNest
+from tirgym.harness.tensorir.nest import (
+    REDUCE,
+    SPATIAL,
+    Access,
+    Block,
+    BlockFacts,
+    Buffer,
+    Linear,
+    LoopNest,
+)
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.spaces.graph import (
     BOUND,
@@ -38,6 +47,8 @@ _BODIES = {"loop": (1.0, 0.0, 0.0), "block": (0.0, 1.0, 0.0), "sequence": (0.0, 
 _OTHER_BODY = (0.0, 0.0, 0.0)
 _WIDTH, _EDGE_WIDTH = len(NODE_FEATURES), len(EDGE_FEATURES)
 _COLUMNS = [COLUMNS[kind] for kind in NodeType]
+_READ_STRIDE, _WRITE_STRIDE = int(EdgeType.READ_STRIDE), int(EdgeType.WRITE_STRIDE)
+_NO_STRIDE = (0.0, True)
 _SURELY_BOUNDED = 60
 """Up to this many loops and blocks every feature is within BOUND by construction."""
 _CACHE_LIMIT = 1 << 13
@@ -49,25 +60,45 @@ def _log(x: float) -> float:
     return min(math.log2(1 + max(x, 0)) / 16, BOUND)
 
 
+class _Shared(NamedTuple):
+    """What depends on a block alone."""
+
+    node: Any
+    """held, so that its handle stays unique"""
+    log_instances: float
+    """of the product of the iterator extents"""
+    head: tuple[float, ...]
+    """block features before `has_predicate`"""
+    annotated: float
+    operations: tuple[float, ...]
+    """block features after `exact_bindings`"""
+    reads: int
+    """number of read regions"""
+    accesses: tuple[Access, ...]
+    """each read, then each write"""
+    buffers: tuple[Buffer, ...]
+    handles: tuple[int, ...]
+    """of `buffers`"""
+    straight: tuple[bool, ...]
+    """whether the starts of each access are linear"""
+    edge_types: tuple[int, ...]
+    edge_rows: tuple[tuple[float, ...], ...]
+
+
 class _View(NamedTuple):
     """What depends on a block and its bindings alone."""
 
     realize: Any
     """held, so that its handle stays unique"""
+    shared: _Shared
     head: tuple[float, ...]
     """block features before `depth`"""
     tail: tuple[float, ...]
     """block features after `depth`"""
-    reads: int
-    """number of read regions"""
-    buffers: tuple[Buffer, ...]
-    """of each read, then of each write"""
-    handles: tuple[int, ...]
-    """of `buffers`"""
     stride_vars: tuple[int, ...]
     """loop variable of each stride edge"""
     stride_accesses: tuple[int, ...]
-    """index into `buffers` of each stride edge"""
+    """access of each stride edge"""
     edge_types: tuple[int, ...]
     """of reads, writes and strides"""
     edge_rows: NDArray[np.float32]
@@ -76,12 +107,10 @@ class _View(NamedTuple):
     """handles of loop variables that move a spatial iterator"""
     reduce: tuple[int, ...]
     """handles of loop variables that move a reduction iterator"""
-    log_instances: float
-    """of the product of the iterator extents"""
 
 
 _views: dict[int, _View] = {}
-_operations: dict[int, tuple[Any, tuple[float, ...]]] = {}
+_blocks: dict[int, _Shared] = {}
 _shapes: dict[int, tuple[Buffer, tuple[float, ...]]] = {}
 
 _PLACE: dict[type, int] = {
@@ -123,86 +152,104 @@ def _count(node: Any, counts: list[int]) -> None:
             _count(child, counts)
 
 
-def _block_operations(node: Any) -> tuple[float, ...]:
-    """adds, multiplies, divides, calls, selects and loads of one instance of a block, each / 8."""
-    hit = _operations.get(hash(node))
-    if hit is None:
-        counts = [0] * 6
-        _count(node.body, counts)
-        if len(_operations) >= _CACHE_LIMIT:
-            _operations.clear()
-        hit = _operations[hash(node)] = (node, tuple(min(count / 8, BOUND) for count in counts))
-    return hit[1]
-
-
 def _stride_row(stride: float, exact: bool) -> tuple[float, ...]:
     size = abs(stride)
     return (_log(size), float(stride < 0), float(size == 1), float(size == 0), float(exact), 0.0)
 
 
-def _strides(access: Access, block: Block) -> dict[int, tuple[float, bool]]:
-    """Elements that one iteration of each loop variable moves `access`, and whether that is exact."""
-    straight = all(start.exact for start, _ in access.region)
+def _moved_by(facts: BlockFacts, bindings: tuple[Linear, ...], kind: int) -> tuple[int, ...]:
+    """Loop variables that move an iterator of `kind`."""
+    pairs = zip(facts.iter_types, bindings, strict=True)
+    return tuple([var for t, binding in pairs if t == kind for var in binding.coefficients])
+
+
+def _make_shared(facts: BlockFacts) -> _Shared:
+    counts = [0] * 6
+    _count(facts.node.body, counts)
+    accesses = (*facts.reads, *facts.writes)
+    reads = len(facts.reads)
+    rows: list[tuple[float, ...]] = []
+    straight: list[bool] = []
+    for access in accesses:
+        elements, fixed, exact = 1, True, True
+        for start, extent in access.region:
+            elements *= max(extent, 1)
+            fixed, exact = fixed and extent > 0, exact and start.exact
+        rows.append((0.0, 0.0, 0.0, 0.0, float(exact and fixed), _log(elements)))
+        straight.append(exact)
+    return _Shared(
+        node=facts.node,
+        log_instances=_log(math.prod(facts.iter_extents)),
+        head=(
+            facts.iter_types.count(SPATIAL) / 8,
+            facts.iter_types.count(REDUCE) / 8,
+            reads / 8,
+            len(facts.writes) / 8,
+            float(facts.has_init),
+        ),
+        annotated=float(facts.annotated),
+        operations=tuple(min(count / 8, BOUND) for count in counts),
+        reads=reads,
+        accesses=accesses,
+        buffers=tuple(access.buffer for access in accesses),
+        handles=tuple(access.buffer.handle for access in accesses),
+        straight=tuple(straight),
+        edge_types=(int(EdgeType.READ),) * reads + (int(EdgeType.WRITE),) * len(facts.writes),
+        edge_rows=tuple(rows),
+    )
+
+
+def _shared(facts: BlockFacts) -> _Shared:
+    """What depends on a block alone; cached by node."""
+    handle = hash(facts.node)
+    hit = _blocks.get(handle)
+    if hit is None:
+        if len(_blocks) >= _CACHE_LIMIT:
+            _blocks.clear()
+        hit = _blocks[handle] = _make_shared(facts)
+    return hit
+
+
+def _strides(access: Access, straight: bool, block: Block) -> dict[int, tuple[float, bool]]:
+    """Elements that one iteration of each loop variable moves `access`, and whether exactly."""
     found: dict[int, tuple[float, bool]] = {}
+    strides = access.strides
     for iterator, binding in zip(block.facts.iter_handles, block.bindings, strict=True):
-        step = access.strides.get(iterator)
+        step = strides.get(iterator)
         if step is None:
             continue
         for var, coefficient in binding.coefficients.items():
-            before, exact = found.get(var, (0.0, True))
+            before, exact = found.get(var, _NO_STRIDE)
             found[var] = before + step * coefficient, exact and straight and binding.exact
     return found
 
 
-def _moved_by(block: Block, kind: int) -> tuple[int, ...]:
-    """Loop variables that move an iterator of `kind`, each once, in order of appearance."""
-    pairs = zip(block.facts.iter_types, block.bindings, strict=True)
-    return tuple(dict.fromkeys(v for t, b in pairs if t == kind for v in b.coefficients))
-
-
 def _make_view(block: Block) -> _View:
-    facts = block.facts
-    accesses = (*facts.reads, *facts.writes)
-    reads = len(facts.reads)
-    types = [int(EdgeType.READ)] * reads + [int(EdgeType.WRITE)] * (len(accesses) - reads)
-    rows: list[tuple[float, ...]] = []
-    for access in accesses:
-        elements = math.prod(max(extent, 1) for _, extent in access.region)
-        exact = all(start.exact and extent > 0 for start, extent in access.region)
-        rows.append((0.0, 0.0, 0.0, 0.0, float(exact), _log(elements)))
+    facts, bindings = block.facts, block.bindings
+    shared = _shared(facts)
+    types, rows = list(shared.edge_types), list(shared.edge_rows)
     variables: list[int] = []
     moved: list[int] = []
-    for number, access in enumerate(accesses):
-        kind = EdgeType.READ_STRIDE if number < reads else EdgeType.WRITE_STRIDE
-        for var, (stride, straight) in _strides(access, block).items():
-            types.append(int(kind))
+    for number, access in enumerate(shared.accesses):
+        kind = _READ_STRIDE if number < shared.reads else _WRITE_STRIDE
+        found = _strides(access, shared.straight[number], block)
+        for var, (stride, exact) in found.items():
+            types.append(kind)
             variables.append(var)
             moved.append(number)
-            rows.append(_stride_row(stride, straight))
-    head = (
-        facts.iter_types.count(SPATIAL) / 8,
-        facts.iter_types.count(REDUCE) / 8,
-        reads / 8,
-        len(facts.writes) / 8,
-        float(facts.has_init),
-        float(block.has_predicate),
-        float(facts.annotated),
-    )
-    exact_bindings = float(all(binding.exact for binding in block.bindings))
+            rows.append(_stride_row(stride, exact))
+    exact_bindings = float(all(binding.exact for binding in bindings))
     return _View(
         realize=block.realize,
-        head=head,
-        tail=(exact_bindings, *_block_operations(facts.node)),
-        reads=reads,
-        buffers=tuple(access.buffer for access in accesses),
-        handles=tuple(access.buffer.handle for access in accesses),
+        shared=shared,
+        head=(*shared.head, 1.0 if block.has_predicate else 0.0, shared.annotated),
+        tail=(exact_bindings, *shared.operations),
         stride_vars=tuple(variables),
         stride_accesses=tuple(moved),
         edge_types=tuple(types),
         edge_rows=np.array(rows, np.float32).reshape(-1, _EDGE_WIDTH),
-        spatial=_moved_by(block, SPATIAL),
-        reduce=_moved_by(block, REDUCE),
-        log_instances=_log(math.prod(facts.iter_extents)),
+        spatial=_moved_by(facts, bindings, SPATIAL),
+        reduce=_moved_by(facts, bindings, REDUCE),
     )
 
 
@@ -269,26 +316,20 @@ def _structure(nest: LoopNest, first_block: int) -> tuple[list[int], list[int], 
     sources: list[int] = []
     targets: list[int] = []
     last: dict[int, int] = {}
-    loops = nest.loops
-
-    def child(parent: int, node: int) -> None:
-        types.append(0)
-        sources.append(parent)
-        targets.append(node)
-        before = last.get(parent)
-        if before is not None:
-            types.append(1)
-            sources.append(before)
-            targets.append(node)
-        last[parent] = node
-
     for block in nest.blocks:
-        parent, index = 0, block.index
-        for loop in block.chain:
-            if loops[loop].blocks[0] == index:
-                child(parent, loop + 1)
-            parent = loop + 1
-        child(parent, first_block + index)
+        index = block.index
+        chain = [loop + 1 for loop in block.chain if nest.loops[loop].blocks[0] == index]
+        parent = block.chain[-len(chain) - 1] + 1 if len(chain) < len(block.chain) else 0
+        for node in (*chain, first_block + index):
+            before = last.get(parent)
+            if before is not None:
+                types.append(1)
+                sources.append(before)
+                targets.append(node)
+            types.append(0)
+            sources.append(parent)
+            targets.append(node)
+            last[parent] = parent = node
     return types, sources, targets
 
 
@@ -304,7 +345,8 @@ class TensorIREncoder:
         number: dict[int, int] = {}
         buffers: list[Buffer] = []
         for view in views:
-            for handle, buffer in zip(view.handles, view.buffers, strict=True):
+            shared = view.shared
+            for handle, buffer in zip(shared.handles, shared.buffers, strict=True):
                 if handle not in number:
                     number[handle] = len(buffers)
                     buffers.append(buffer)
@@ -327,12 +369,12 @@ class TensorIREncoder:
         blocks: list[float] = []
         for block, view in zip(nest.blocks, views, strict=True):
             chain = block.chain
-            blocks += (view.log_instances, _log(trips[chain[-1]]) if chain else _LOG[1])
+            blocks += (view.shared.log_instances, _log(trips[chain[-1]]) if chain else _LOG[1])
             blocks += view.head
             blocks.append(len(chain) / 8)
             blocks += view.tail
         inner = program.facts.intermediates
-        written = {handle for view in views for handle in view.handles[view.reads :]}
+        written = {handle for view in views for handle in view.shared.handles[view.shared.reads :]}
         shapes: list[float] = []
         for buffer in buffers:
             parameter = buffer.handle not in inner
@@ -364,8 +406,8 @@ class TensorIREncoder:
         rows = [np.zeros((len(types), _EDGE_WIDTH), np.float32)]
         loop_node = {loop.var: loop.index + 1 for loop in nest.loops}
         for node, view in enumerate(views, first_block):
-            at = [first_buffer + number[handle] for handle in view.handles]
-            reads = view.reads
+            at = [first_buffer + number[handle] for handle in view.shared.handles]
+            reads = view.shared.reads
             writes = len(at) - reads
             types += view.edge_types
             sources += at[:reads]

@@ -8,26 +8,28 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeCost
-from gymnasium.error import DependencyNotInstalled
+from fakes import FakeCost, FakeEvaluator
+from gymnasium.error import DependencyNotInstalled, ResetNeeded
 from small import LIMITS, SMALL, TARGET
 
 from tirgym.envs import EarlyStop, ScheduleEnv
 from tirgym.errors import InvalidValueError
+from tirgym.harness.evaluation import Level
+from tirgym.harness.status import Status
 from tirgym.harness.transforms import default_vocabulary
 
 SPLIT = "Split(loop=0, factor=2)"
 
 
 def make(**keywords: Any) -> ScheduleEnv:
-    return ScheduleEnv(
-        SMALL["matmul"],
-        reward="static",
-        cost=FakeCost(),
-        vocabulary=default_vocabulary(limits=LIMITS),
-        arch=TARGET.arch,
-        **keywords,
-    )
+    made: dict[str, Any] = {
+        "kernel": SMALL["matmul"],
+        "reward": "static",
+        "cost": FakeCost(),
+        "vocabulary": default_vocabulary(limits=LIMITS),
+        "arch": TARGET.arch,
+    }
+    return ScheduleEnv(**{**made, **keywords})
 
 
 def test_early_stop_truncates_when_the_gain_dries_up() -> None:
@@ -48,6 +50,23 @@ def test_early_stop_waits_for_its_patience_and_refuses_nonsense() -> None:
     for bad in ({"patience": 0}, {"gain": -1.0}):
         with pytest.raises(InvalidValueError, match="at least"):
             EarlyStop(make(), **bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("verdict", [2.0, Status.WRONG_RESULT])
+def test_early_stop_verifies_the_final_program(verdict: float | Status) -> None:
+    evaluator = FakeEvaluator([1.5, verdict])
+    env = EarlyStop(make(reward="measured", evaluator=evaluator), patience=1, gain=9.0)
+    env.reset(seed=0)
+    _, reward, terminated, truncated, info = env.step(env.action_space.from_text(SPLIT))  # type: ignore[attr-defined]
+    assert [level for _, level in evaluator.calls] == [Level.TRAINING, Level.FULL]
+    assert reward == info["episode_return"]
+    if verdict is Status.WRONG_RESULT:
+        assert (reward, terminated, truncated, info["verified"]) == (-1.0, True, False, 0)
+    else:
+        assert (terminated, truncated, info["verified"]) == (False, True, 1)
+        assert reward == pytest.approx(np.log(2))
+    with pytest.raises(ResetNeeded):
+        env.step(0)
 
 
 def test_ansi_shows_the_last_action_and_both_trees() -> None:

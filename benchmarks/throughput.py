@@ -1,0 +1,362 @@
+"""Throughput of the environments: `python -m tirgym.benchmarks.throughput --json`.
+
+Section "static": fresh random episodes of `tirgym/ScheduleStatic-v0` (dict observation, exact mask,
+static cost), every state new, against the plain way in the same run: every action of the table
+whose nodes exist tried on a copy, and a structural walk over the whole IR. Section "measured":
+rounds of build, training gate and timing on one matmul, and what of them is overhead. Ratios of
+one run mean something on a busy machine; absolute numbers do not.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Protocol, cast
+
+import numpy as np
+import psutil
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tirgym.envs.schedule import ScheduleEnv
+from tirgym.harness.evaluation import Evaluation
+from tirgym.harness.program import Program
+from tirgym.harness.transforms.base import Transform
+from tirgym.spaces.graph import encoder_for
+
+__all__ = ["KERNELS", "MeasuredReport", "StaticReport", "main", "measured", "static"]
+
+KERNELS = ("matmul", "softmax", "conv2d", "layernorm", "attention")
+EPISODE_STEPS = 12
+_REFUSED = (RuntimeError, ValueError, TypeError, IndexError, StopIteration)
+"""What an impossible transform raises when nothing was asked before."""
+PHASES = ("apply", "walk", "mask", "key", "cost", "encode", "observe")
+
+
+@dataclass(frozen=True, slots=True)
+class StaticReport:
+    """Static environment, one process, CPU seconds of one core; means over all steps."""
+
+    kernels: tuple[str, ...]
+    actions: int
+    episodes: int
+    steps: int
+    mean_loops: float
+    mean_blocks: float
+    steps_per_s: float
+    """steps / CPU seconds, resets included"""
+    steps_per_s_wall: float
+    plain_steps_per_s: float
+    """1 / mean CPU seconds of apply, trials and structural walk; without observation and cost"""
+    plain_states: int
+    ratio: float
+    """steps_per_s / plain_steps_per_s"""
+    phases_us: dict[str, float]
+    """mean CPU µs of one step by phase, from a second pass over other random episodes"""
+    snapshot_us: float
+    rollback_us: float
+    """`set_state`, observation and info included"""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """Resident memory over many short episodes of one environment."""
+
+    episodes: int
+    warm_mib: float
+    """after a third of the episodes"""
+    end_mib: float
+
+    @property
+    def growth_mib(self) -> float:
+        """What the last two thirds added."""
+        return self.end_mib - self.warm_mib
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredReport:
+    """Measured rounds on one kernel through the local evaluator."""
+
+    workload: str
+    rounds: int
+    passed: int
+    rounds_per_s: float
+    overhead_share: float
+    """share of a round outside compiler, gate and timed runs, median"""
+    phases_ms: dict[str, float]
+    """mean ms of one round by phase"""
+
+
+class _TensorIR(Protocol):
+    """What the plain way needs of a TensorIR program."""
+
+    nest: Any
+    schedule: Any
+    mod: Any
+
+
+def _play(env: ScheduleEnv, rng: np.random.Generator, seed: int) -> list[Program]:
+    """One random episode; answers the programs that it went through."""
+    _, info = env.reset(seed=seed)
+    programs = [env.program]
+    for _ in range(EPISODE_STEPS):
+        legal = np.flatnonzero(info["action_mask"][:-1])
+        if not len(legal):
+            break
+        _, _, _, truncated, info = env.step(rng.choice(legal))
+        programs.append(env.program)
+        if truncated:
+            break
+    return programs
+
+
+def _exists(transform: Transform, loops: int, blocks: int) -> bool:
+    """Whether the nodes are there. Tensorize is left out: it imports all tensor intrinsics."""
+    if transform.name == "Tensorize":
+        return False
+    loop, block = getattr(transform, "loop", 0), getattr(transform, "block", 0)
+    return loop < loops and block < blocks
+
+
+def _plain_step(env: ScheduleEnv, program: Program, chosen: Transform | None) -> float:
+    """CPU seconds of one step the plain way, at `program`."""
+    import tvm_ffi
+
+    from tirgym.harness.tensorir.handles import Handles
+
+    began = time.thread_time()
+    if chosen is not None:
+        program.apply(chosen)
+    state = cast(_TensorIR, program)
+    loops, blocks = len(state.nest.loops), len(state.nest.blocks)
+    for transform in env.vocabulary:
+        if not _exists(transform, loops, blocks):
+            continue
+        schedule = state.schedule
+        try:
+            transform.apply_to(schedule, Handles(schedule, state.nest))
+        except _REFUSED:
+            continue
+    nodes: list[str] = []
+    tvm_ffi.structural_walk(state.mod, lambda node: nodes.append(type(node).__name__))
+    return time.thread_time() - began
+
+
+def _phases(env: ScheduleEnv, kernels: Sequence[str], episodes: int) -> dict[str, float]:
+    """Mean CPU µs of the parts of a step over fresh random programs."""
+    rng = np.random.default_rng(1)
+    spent: dict[str, list[float]] = {name: [] for name in PHASES}
+
+    def clocked(name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        began = time.thread_time()
+        answer = call(*arguments)
+        spent[name].append((time.thread_time() - began) * 1e6)
+        return answer
+
+    cost, form = env.state.reward.cost, env.observation_form  # type: ignore[attr-defined]
+    for number in range(episodes):
+        env.reset(seed=number, options={"kernel": kernels[number % len(kernels)]})
+        program = env.program
+        mask = program.legal_mask(env.vocabulary)
+        for _ in range(EPISODE_STEPS):
+            if not mask.any():
+                break
+            transform = env.vocabulary[int(rng.choice(np.flatnonzero(mask)))]
+            program = clocked("apply", program.apply, transform)
+            clocked("walk", getattr, program, "nest")
+            mask = clocked("mask", program.legal_mask, env.vocabulary)
+            clocked("key", getattr, program, "ir_key")
+            clocked("cost", cost.predict_us, program)
+            graph = clocked("encode", encoder_for(program.dialect).encode, program)
+            clocked("observe", form.observe, program, graph, env.action_space.mask(mask))
+    return {name: round(statistics.fmean(values), 1) for name, values in spent.items()}
+
+
+def _states_us(env: ScheduleEnv) -> tuple[float, float]:
+    """Median µs of a snapshot, and of going back to it."""
+    snapshots, rollbacks = [], []
+    for _ in range(200):
+        began = time.perf_counter()
+        state = env.state
+        middle = time.perf_counter()
+        env.set_state(state)
+        snapshots.append((middle - began) * 1e6)
+        rollbacks.append((time.perf_counter() - middle) * 1e6)
+    return statistics.median(snapshots), statistics.median(rollbacks)
+
+
+def static(
+    episodes: int = 60, plain_states: int = 40, kernels: Sequence[str] = KERNELS
+) -> StaticReport:
+    """Play `episodes` random episodes; the plain way runs in between, on `plain_states` states."""
+    env = ScheduleEnv(list(kernels), reward="static", max_steps=EPISODE_STEPS + 1)
+    rng = np.random.default_rng(0)
+    cpu_s = wall_s = 0.0
+    steps = 0
+    loops: list[int] = []
+    blocks: list[int] = []
+    plain: list[float] = []
+    for kernel in kernels:  # set-up: builds the unscheduled programs, imports what is lazy
+        env.reset(options={"kernel": kernel})
+    _play(env, rng, 0)
+    for number in range(episodes):
+        began, began_wall = time.thread_time(), time.perf_counter()
+        programs = _play(env, rng, number)
+        cpu_s += time.thread_time() - began
+        wall_s += time.perf_counter() - began_wall
+        steps += len(programs) - 1
+        for program in programs[1:]:
+            loops.append(len(cast(_TensorIR, program).nest.loops))
+            blocks.append(len(cast(_TensorIR, program).nest.blocks))
+        while len(plain) * episodes < plain_states * (number + 1) and len(programs) > 1:
+            place = int(rng.integers(1, len(programs)))
+            before = programs[place - 1]
+            plain.append(_plain_step(env, before, programs[place].steps[-1]))
+    snapshot_us, rollback_us = _states_us(env)
+    fast, slow = steps / cpu_s, 1 / statistics.fmean(plain)
+    return StaticReport(
+        kernels=tuple(kernels),
+        actions=int(env.action_space.n),
+        episodes=episodes,
+        steps=steps,
+        mean_loops=round(statistics.fmean(loops), 2),
+        mean_blocks=round(statistics.fmean(blocks), 2),
+        steps_per_s=round(fast, 1),
+        steps_per_s_wall=round(steps / wall_s, 1),
+        plain_steps_per_s=round(slow, 2),
+        plain_states=len(plain),
+        ratio=round(fast / slow, 1),
+        phases_us=_phases(env, kernels, max(len(kernels), episodes // 3)),
+        snapshot_us=round(snapshot_us, 1),
+        rollback_us=round(rollback_us, 1),
+    )
+
+
+def memory(episodes: int = 2000, kernels: Sequence[str] = KERNELS) -> MemoryReport:
+    """Play `episodes` episodes of three steps and look at the resident memory."""
+    env = ScheduleEnv(list(kernels), shape="tiny", reward="static", max_steps=3)
+    rng = np.random.default_rng(2)
+    process = psutil.Process()
+    warm = 0.0
+    for number in range(episodes):
+        _play(env, rng, number)
+        if number == episodes // 3:
+            gc.collect()
+            warm = process.memory_info().rss / 2**20
+    gc.collect()
+    end = process.memory_info().rss / 2**20
+    return MemoryReport(episodes, round(warm, 1), round(end, 1))
+
+
+def measured(rounds: int = 40, kernel: str = "matmul") -> MeasuredReport:
+    """Measure random tilings of `kernel` (a matmul), no program twice."""
+    from tirgym.harness.local_evaluator import LocalEvaluator
+
+    rng = np.random.default_rng(3)
+    evaluations: list[Evaluation] = []
+    seconds = 0.0
+    with LocalEvaluator(store=":memory:") as evaluator:
+        env = ScheduleEnv(kernel, reward="measured", evaluator=evaluator, max_steps=6)
+        env.reset(seed=0)
+        evaluator.evaluate(env.program)  # starts the worker, prepares inputs and references
+        seen: set[str] = {env.program.ir_key}
+        while len(evaluations) < rounds:
+            program = _random_tiling(env, rng)
+            if program.ir_key in seen:
+                continue
+            seen.add(program.ir_key)
+            began = time.perf_counter()
+            evaluation = evaluator.evaluate(program)
+            seconds += time.perf_counter() - began
+            evaluations.append(evaluation)
+    shares = [e.phases.overhead_s / e.phases.total_s for e in evaluations if e.phases.total_s]
+    names = [name for name in asdict(evaluations[0].phases)]
+    return MeasuredReport(
+        workload=env.program.workload.uri,
+        rounds=len(evaluations),
+        passed=sum(e.passed for e in evaluations),
+        rounds_per_s=round(rounds / seconds, 2),
+        overhead_share=round(statistics.median(shares), 3),
+        phases_ms={
+            name: round(1e3 * statistics.fmean(getattr(e.phases, name) for e in evaluations), 2)
+            for name in names
+        },
+    )
+
+
+def _random_tiling(env: ScheduleEnv, rng: np.random.Generator) -> Program:
+    """Three splits, a random order of the six loops, and an inner loop that is vectorized.
+
+    Every transform that the masks allow is taken, so that all programs are legal.
+    """
+    program = env.program
+
+    def legal(kind: type[Transform], **fields: int) -> list[Transform]:
+        first, last = env.vocabulary.spans[kind]
+        mask = program.legal_mask(env.vocabulary)
+        table = [env.vocabulary[i] for i in range(first, last) if mask[i]]
+        return [t for t in table if all(getattr(t, k) == v for k, v in fields.items())]
+
+    kinds = {kind.name: kind for kind in env.vocabulary.kinds}
+    for loop in (2, 1, 0):
+        options = legal(kinds["Split"], loop=loop)
+        program = program.apply(options[int(rng.integers(len(options)))])
+    for loop in (1, 3, 2, 4):
+        options = legal(kinds["Reorder"], loop=loop)
+        if options and (loop == 4 or rng.random() < 0.8):
+            program = program.apply(options[0])
+    for kind, loop in (("Vectorize", 5), ("Unroll", int(rng.integers(3, 5)))):
+        options = legal(kinds[kind], loop=loop)
+        if options and rng.random() < 0.9:
+            program = program.apply(options[0])
+    return program
+
+
+def _table(report: dict[str, Any]) -> Table:
+    table = Table("section", "figure", "value")
+    for section, figures in report.items():
+        for name, value in figures.items():
+            table.add_row(section, name, str(value))
+    return table
+
+
+def run(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    section: Annotated[str, typer.Option(help="static, memory, measured or all.")] = "all",
+    episodes: Annotated[int, typer.Option(min=5, help="Episodes of the static section.")] = 60,
+    memory_episodes: Annotated[int, typer.Option(min=3)] = 2000,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of the measured section.")] = 40,
+) -> None:
+    """Measure and print."""
+    sections: dict[str, Callable[[], Any]] = {
+        "static": lambda: static(episodes),
+        "memory": lambda: memory(memory_episodes),
+        "measured": lambda: measured(rounds),
+    }
+    if section != "all" and section not in sections:
+        raise typer.BadParameter(f"{section!r}: expected all, {', '.join(sections)}")
+    report = {}
+    for name, make in sections.items():
+        if section in ("all", name):
+            made = make()
+            report[name] = asdict(made)
+            if isinstance(made, MemoryReport):
+                report[name]["growth_mib"] = round(made.growth_mib, 1)
+    if as_json:
+        print(json.dumps(report, indent=2))
+    else:
+        Console().print(_table(report))
+
+
+def main() -> None:
+    """Entry point."""
+    typer.run(run)
+
+
+if __name__ == "__main__":
+    main()
