@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tirgym.benchmarks import suite_lint
 from tirgym.harness.evaluation import GateReport
 from tirgym.harness.local_evaluator import GateCheck, LocalEvaluator
 from tirgym.harness.status import Status
+from tirgym.kernels_suite.kernel import Kernel
 
 Cli = Callable[..., Any]
 
@@ -34,3 +36,19 @@ def test_an_unknown_kernel_is_bad_usage(cli: Cli) -> None:
     done = cli("gate", "selftest", "softmx")
     assert (done.code, done.out) == (2, "")
     assert "did you mean 'softmax'" in done.err
+
+
+def test_lint_of_a_kernel(cli: Cli) -> None:
+    record = cli("suite", "lint", "add", "--quick", "--json").json()
+    assert (record["ok"], record["kernels"]) == (True, ["add"])
+
+
+def test_a_broken_promise_fails_the_lint(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(kernel: Kernel) -> Iterator[suite_lint.Finding]:
+        yield suite_lint.Finding(kernel.name, "promise", "is not kept")
+
+    monkeypatch.setattr(suite_lint, "KERNEL_RULES", (broken,))
+    done = cli("suite", "lint", "add", "--quick")
+    assert done.code == 1
+    assert "add: promise: is not kept" in done.out
+    assert cli("suite", "lint", "--suite", "core-v9").code == 2

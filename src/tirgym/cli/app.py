@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from tirgym import settings
 from tirgym.cli.baseline import baseline_command
 from tirgym.cli.catalog import list_command
-from tirgym.cli.checks import selftest_command
+from tirgym.cli.checks import lint_command, selftest_command
 from tirgym.cli.doctor import doctor_command
 from tirgym.cli.export import export_command
 from tirgym.cli.search import optimize_command
@@ -88,6 +88,10 @@ app.command("verify")(verify_command)
 app.command("replay")(replay_command)
 app.command("compare")(compare_command)
 app.command("export")(export_command)
+
+suite = _group("The kernel suites.")
+suite.command("lint")(lint_command)
+app.add_typer(suite, name="suite")
 
 gate = _group("The correctness gate.")
 gate.command("selftest")(selftest_command)

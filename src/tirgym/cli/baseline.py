@@ -12,7 +12,7 @@ from tirgym.cli.options import (
     ShapeOption,
     ThreadsOption,
 )
-from tirgym.cli.output import print_json, result_console, table, working
+from tirgym.cli.output import print_json, print_table, working
 from tirgym.cli.records import TIMING_COLUMNS, speedup_text, timing_row
 from tirgym.cli.subject import chosen_target, chosen_workload
 
@@ -55,7 +55,7 @@ def baseline_command(
     else:
         columns = (*TIMING_COLUMNS, ">GFLOP/s", ">of roofline", ">speedup", "what")
         title = f"{workload.uri} on {target}"
-        result_console().print(table(title, columns, [_cells(row) for row in rows]))
+        print_table(title, columns, [_cells(row) for row in rows])
     if rows[0].status != "passed":
         raise typer.Exit(1)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tirgym.cli.options import JsonFlag
-from tirgym.cli.output import print_json, result_console, table
+from tirgym.cli.output import print_json, print_table
 from tirgym.errors import InvalidValueError, UnknownNameError
 
 __all__ = ["list_command"]
@@ -41,7 +41,7 @@ def list_command(
         return
     columns = list(rows[0]) if rows else []
     cells = [[_cell(row[column]) for column in columns] for row in rows]
-    result_console().print(table("", columns, cells))
+    print_table("", columns, cells)
 
 
 def _cell(value: Any) -> str:

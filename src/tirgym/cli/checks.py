@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tirgym.cli.options import JsonFlag
-from tirgym.cli.output import print_json, progress_bar, result_console, table
+from tirgym.cli.output import print_json, print_table, progress_bar, result_console
+from tirgym.cli.records import speedup_text
 
-__all__ = ["selftest_command"]
+if TYPE_CHECKING:
+    from tirgym.benchmarks.suite_lint import KernelFigures
+
+__all__ = ["lint_command", "selftest_command"]
 
 KernelsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="KERNEL…", help="Only these.", show_default="all")
 ]
+
+
+def lint_command(
+    kernels: KernelsArgument = None,
+    suite: Annotated[str, typer.Option("--suite", help="The suite to check.")] = "core-v0",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny shapes only, nothing is measured.")
+    ] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Check every promise that a suite makes about its kernels; exit 1 if one is broken."""
+    from tirgym.benchmarks.suite_lint import lint
+
+    with progress_bar("checking kernels") as advance:
+        report = lint(kernels or None, quick, advance, suite=suite)
+    if json:
+        print_json(report.to_json())
+    else:
+        console = result_console()
+        if report.figures:
+            rows = [_figures(figures) for figures in report.figures]
+            print_table("", ("kernel", ">unscheduled µs", ">known schedule", "label"), rows)
+        for finding in report.findings:
+            console.print(f"{finding.kernel}: {finding.rule}: {finding.message}")
+        count, seconds = len(report.kernels), report.seconds
+        console.print(f"{len(report.findings)} findings on {count} kernels in {seconds:.0f} s")
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _figures(figures: KernelFigures) -> tuple[str, ...]:
+    time_us = "" if figures.naive_us is None else f"{figures.naive_us:.1f}"
+    speedup = "" if figures.speedup is None else speedup_text(figures.speedup, figures.speedup_ci)
+    return figures.kernel, time_us, speedup, "control" if figures.control else ""
 
 
 def selftest_command(
@@ -35,7 +73,7 @@ def selftest_command(
         console = result_console()
         counts = report.killed_by("kind")
         rows = [(kind, killed, total) for kind, (killed, total) in counts.items()]
-        console.print(table("", ("mutation", ">killed", ">of"), rows))
+        print_table("", ("mutation", ">killed", ">of"), rows)
         for mutant in report.survivors:
             console.print(f"survived: {mutant.kernel}: {mutant.kind}: {mutant.status}")
         for control in report.controls:

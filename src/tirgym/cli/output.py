@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["note", "print_json", "progress_bar", "result_console", "table", "working"]
+__all__ = ["note", "print_json", "print_table", "progress_bar", "result_console", "working"]
 
 
 def result_console() -> Console:
@@ -80,12 +80,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
-    """A rich table; a column whose name starts with ">" is right-aligned."""
-    result = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """Print a table to stdout; a column whose name starts with ">" is right-aligned."""
+    made = Table(box=None, pad_edge=False)
     for column in columns:
         right = column.startswith(">")
-        result.add_column(column.removeprefix(">"), justify="right" if right else "left")
+        made.add_column(column.removeprefix(">"), justify="right" if right else "left")
     for row in rows:
-        result.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    return result
+        made.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    console = result_console()
+    if title:
+        console.print(title, soft_wrap=True)
+    console.print(made)

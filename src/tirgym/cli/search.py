@@ -20,7 +20,7 @@ from tirgym.cli.options import (
     ShapeOption,
     ThreadsOption,
 )
-from tirgym.cli.output import note, print_json, progress_bar, result_console, table
+from tirgym.cli.output import note, print_json, print_table, progress_bar, result_console
 from tirgym.cli.records import TIMING_COLUMNS, speedup_text, timing_row
 from tirgym.cli.subject import chosen_target, chosen_workload, require_writable
 from tirgym.errors import InvalidValueError
@@ -145,19 +145,16 @@ def _report(result: OptimizeResult, out: Path | None, picture: Path | None) -> N
     if result.speedup is not None:
         speedup = speedup_text(result.speedup, result.speedup_ci)
         rows.append(timing_row(f"best of {result.trials} trials", result.best, speedup))
-    console.print(
-        table(f"{result.workload} on {result.target}", (*TIMING_COLUMNS, ">speedup"), rows)
-    )
+    title = f"{result.workload} on {result.target}"
+    print_table(title, (*TIMING_COLUMNS, ">speedup"), rows)
     console.print()
     for number, step in enumerate(result.trace.transforms, 1):
         console.print(f"{number:3}. {step}")
     for line in _diff(result.ir_before, result.ir_after):
         console.print(line)
-    search_s, total_s = (
-        result.seconds["search"] + result.seconds["measure"],
-        result.seconds["total"],
-    )
-    console.print(f"\nsearched {search_s:.1f} s, {total_s:.1f} s with verification")
+    seconds = result.seconds
+    search_s = seconds["search"] + seconds["measure"]
+    console.print(f"\nsearched {search_s:.1f} s, {seconds['total']:.1f} s with verification")
     console.print(f"trace    {out or 'not saved (--out trace.json saves it)'}")
     if picture is not None:
         console.print(f"picture  {picture}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tirgym.cli.options import ArchOption, BackendOption, JsonFlag, ThreadsOption, TraceArgument
-from tirgym.cli.output import note, print_json, result_console, table, working
+from tirgym.cli.output import note, print_json, print_table, result_console, working
 from tirgym.cli.records import evaluation_record, program_record, speedup_text
 from tirgym.cli.subject import evaluate_fully, target_to_run
 
@@ -44,12 +44,11 @@ def replay_command(
         verdict = evaluation_record(evaluation) if evaluation else None
         print_json({**program_record(programs[-1]), "steps": steps, "evaluation": verdict})
     else:
-        console = result_console()
         rows = [(number, *step.values()) for number, step in enumerate(steps, 1)]
         title = f"{recorded.workload} for {target}"
-        console.print(table(title, (">step", "transform", "IR key"), rows))
+        print_table(title, (">step", "transform", "IR key"), rows)
         if evaluation is not None:
-            console.print(table("", *_claim_and_number(recorded.result, evaluation)))
+            print_table("", *_claim_and_number(recorded.result, evaluation))
     _exit_unless_passed(evaluation)
 
 
@@ -89,7 +88,7 @@ def verify_command(
         for finding in findings:
             console.print(f"  {finding}")
         title = f"{recorded.workload} for {target}"
-        console.print(table(title, *_claim_and_number(recorded.result, evaluation)))
+        print_table(title, *_claim_and_number(recorded.result, evaluation))
         if evaluation.gate is not None:
             regimes = ", ".join(evaluation.gate.regimes)
             console.print(f"gate: {evaluation.status.value} on {regimes}")
@@ -136,7 +135,7 @@ def compare_command(
             rows.append((name, path, judged.status.value, speedup))
         columns = ("", "trace", "status", ">over unscheduled")
         console = result_console()
-        console.print(table(f"{one.workload.uri} on {one.target}", columns, rows))
+        print_table(f"{one.workload.uri} on {one.target}", columns, rows)
         console.print(_verdict_line(found))
     if found.verdict == "invalid":
         note("not compared: a trace did not pass")

@@ -1,0 +1,111 @@
+"""`measure_baselines`: what a kernel takes without tirgym, measured now, on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tirgym.harness.backend import backend
+from tirgym.harness.default_schedule import default_program
+from tirgym.harness.evaluation import Evaluation, TimingStats
+from tirgym.harness.hardware import roofline_floor_us
+from tirgym.harness.local_evaluator import LocalEvaluator
+from tirgym.harness.program import Program
+from tirgym.harness.recheck import evaluate_fresh
+from tirgym.harness.target import Target
+from tirgym.harness.vendor import VendorResult, measure_vendor, vendor_libraries
+from tirgym.kernels_suite.kernel import Workload
+from tirgym.kernels_suite.problem import bytes_of, flops_of
+
+__all__ = ["BaselineRow", "measure_baselines"]
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRow:
+    """One way to compute a workload."""
+
+    name: str
+    """naive, default, or vendor"""
+    what: str
+    """the schedule or library behind it"""
+    status: str
+    """verdict of the gate, or "none" where there is no such baseline"""
+    message: str = ""
+    stats: TimingStats | None = None
+    speedup: float | None = None
+    """over naive, from interleaved samples"""
+    speedup_ci: tuple[float, float] | None = None
+    gflops: float | None = None
+    """arithmetic of the kernel's definition / lower-quartile time"""
+    roofline_fraction: float | None = None
+    """roofline floor / lower-quartile time; the floor has optimistic ceilings, see
+    `tirgym.harness.hardware.roofline_floor_us`"""
+
+
+def measure_baselines(
+    workload: Workload,
+    target: Target,
+    evaluator: LocalEvaluator,
+    on_row: Callable[[str], None] | None = None,
+) -> tuple[BaselineRow, ...]:
+    """naive, the compiler's own default, and each installed library, all measured anew.
+
+    `on_row` hears the name of what is measured next.
+    """
+    announce = on_row or (lambda name: None)
+    announce("naive")
+    start = backend(target.backend).start(workload, target)
+    rows = [_compiled("naive", "unscheduled IR", evaluate_fresh(evaluator, start), start)]
+    announce("default")
+    rows.append(_default(workload, target, evaluator))
+    libraries = vendor_libraries(workload.kernel.name) if workload.kernel.suite != "local" else ()
+    for library in libraries:
+        announce(library)
+        rows.append(_vendor(measure_vendor(workload, target, library), workload, target))
+    if not libraries:
+        why = "no installed library has one call for this kernel"
+        rows.append(BaselineRow("vendor", "none", "none", why))
+    return tuple(rows)
+
+
+def _default(workload: Workload, target: Target, evaluator: LocalEvaluator) -> BaselineRow:
+    made = default_program(workload, target)
+    if made is None:
+        return BaselineRow("default", "none", "none", "the compiler has no default schedule for it")
+    program, rule = made
+    return _compiled("default", rule, evaluate_fresh(evaluator, program), program)
+
+
+def _compiled(name: str, what: str, evaluation: Evaluation, program: Program) -> BaselineRow:
+    measured = evaluation.measurement
+    if measured is None:
+        return BaselineRow(name, what, evaluation.status.value, evaluation.message)
+    stats = measured.candidate
+    gflops, fraction = _rates(stats, program.workload, program.target)
+    interval = measured.speedup_ci
+    status = evaluation.status.value
+    return BaselineRow(name, what, status, "", stats, measured.speedup, interval, gflops, fraction)
+
+
+def _vendor(result: VendorResult, workload: Workload, target: Target) -> BaselineRow:
+    if result.stats is None:
+        return BaselineRow("vendor", result.library, result.status.value, result.message)
+    gflops, fraction = _rates(result.stats, workload, target)
+    return BaselineRow(
+        "vendor",
+        result.library,
+        result.status.value,
+        result.message,
+        result.stats,
+        result.speedup,
+        result.speedup_ci,
+        gflops,
+        fraction,
+    )
+
+
+def _rates(stats: TimingStats, workload: Workload, target: Target) -> tuple[float, float]:
+    """GFLOP/s and the share of the roofline."""
+    flops, time_us = flops_of(workload), stats.lower_quartile_us
+    floor = roofline_floor_us(flops, bytes_of(workload), target, workload.kernel.dtype)
+    return flops / time_us / 1e3, floor / time_us
