@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from tirgym.envs.episode import Episode, LastStep, View, make_info
 from tirgym.envs.render import RENDER_MODES, render
-from tirgym.envs.strategies import EvaluatorSource, KernelLike, WorkloadSampler, make_evaluator
+from tirgym.envs.strategies import (
+    EvaluatorSource,
+    KernelLike,
+    WorkloadSampler,
+    make_evaluator,
+    replay_target,
+)
 from tirgym.envs.strategies import make_reward as _make_reward
 from tirgym.errors import EvaluationError, IllegalTransformError, InvalidValueError
 from tirgym.harness.backend import backend as load_backend
@@ -57,8 +63,9 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
 
     ## Rewards
     "measured": log(t_prev / t_new) of gated measurements; "final": the log speedup at the end;
-    "static": predicted by the static cost model; "replay": measurements that the store holds,
-    nothing is run. Or any object with the protocol `Reward`.
+    "static": predicted by the static cost model; "replay": measurements that `store` holds, with
+    the store's target unless `arch` is given; nothing is run, and what was never measured pays 0
+    ("incomplete"). "measured" also takes stored measurements, and makes the missing ones. Or any object with the protocol `Reward`.
 
     ## Episodes
     `terminated` on STOP or on a fatal verdict, which makes the return exactly -penalty;
@@ -111,7 +118,9 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
         self.observation_space = self.observation_form.space
 
         self._reward = _make_reward(reward, cost)
-        replay = reward == "replay"
+        replay = isinstance(reward, str) and reward == "replay" and evaluator is None
+        if replay and arch is None:
+            self.target = replay_target(store, self.target)
         self._evaluator = EvaluatorSource(evaluator, lambda: make_evaluator(store, replay))
         self._owner = True
         self._episode: Episode | None = None

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tirgym import settings
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Kernel, Shape, Workload
 from tirgym.rewards.reward import Reward
 
@@ -21,6 +23,7 @@ __all__ = [
     "WorkloadSampler",
     "make_evaluator",
     "make_reward",
+    "replay_target",
 ]
 
 KernelLike = str | Kernel | Workload
@@ -137,9 +140,28 @@ class EvaluatorSource:
 
 
 def make_evaluator(store: Any, replay: bool) -> Evaluator:
-    """The evaluator of this machine; with `replay` it answers from `store` alone."""
+    """The evaluator of this machine; with `replay` one that answers from `store` alone.
+
+    `store` is a path or a `Store`; None is the user's store.
+    """
+    if replay:
+        from tirgym.harness.replay_evaluator import ReplayEvaluator
+
+        return ReplayEvaluator(settings.store_path() if store is None else store)
     from tirgym.harness.local_evaluator import LocalEvaluator
 
-    if replay:
-        raise InvalidValueError("reward", "replay", "a store")
     return LocalEvaluator(store=store)
+
+
+def replay_target(store: Any, wanted: Target) -> Target:
+    """The target whose verdicts `store` holds; raises InvalidValueError if that is not clear."""
+    from tirgym.harness.replay_evaluator import stored_target
+    from tirgym.harness.store import Store
+
+    if isinstance(store, Store):
+        return stored_target(store, wanted)
+    opened = Store(settings.store_path() if store is None else store, read_only=True)
+    try:
+        return stored_target(opened, wanted)
+    finally:
+        opened.close()

@@ -1,0 +1,101 @@
+"""`ReplayEvaluator`: verdicts from a store alone; nothing is compiled or run, on any machine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from tirgym.errors import InvalidValueError
+from tirgym.harness.desk import context_of
+from tirgym.harness.evaluation import Evaluation, Level
+from tirgym.harness.program import Program
+from tirgym.harness.status import Status
+from tirgym.harness.store import Context, Record, Store
+from tirgym.harness.target import Target
+from tirgym.kernels_suite.kernel import Workload
+
+__all__ = ["ReplayEvaluator", "stored_target"]
+
+_ORDER = {
+    Level.TRAINING: (Level.TRAINING, Level.FULL),
+    Level.FULL: (Level.FULL,),
+}
+
+
+class ReplayEvaluator:
+    """An `Evaluator` that answers what the store holds, and INCOMPLETE where it holds nothing.
+
+    Deterministic: a pure function of the store's content. Numbers are those of the store's machine
+    and compiler versions, whatever they are here: of `machine` (a fingerprint) where the store has
+    several. TRAINING also takes a FULL verdict, never the other way round.
+
+    Raises DamagedFileError for a path without a store, InvalidValueError for an unknown machine.
+    """
+
+    def __init__(self, store: Store | str | os.PathLike[str], machine: str | None = None) -> None:
+        self._owns_store = not isinstance(store, Store)
+        self.store = store if isinstance(store, Store) else Store(store, read_only=True)
+        self._contexts = self.store.contexts()
+        machines = sorted({context.machine for context in self._contexts})
+        if machine is not None and machine not in machines:
+            raise InvalidValueError("machine", machine, f"one of {', '.join(machines) or 'none'}")
+        self.machine = machine
+        self._found: dict[tuple[str, Target], Context | None] = {}
+
+    def evaluate(self, program: Program, level: Level = Level.TRAINING) -> Evaluation:
+        """The stored verdict; INCOMPLETE if there is none."""
+        context = self._context(program.workload, program.target)
+        if context is None:
+            held = "nothing"
+        else:
+            record = self._record(context, program.ir_key, level)
+            if record is not None:
+                return record.evaluation(program.ir_key)
+            held = f"no {level} verdict on this program"
+        message = f"store {self.store.path} holds {held} for {program.workload}, {program.target}"
+        return Evaluation(Status.INCOMPLETE, program.ir_key, message=message, level=level)
+
+    def close(self) -> None:
+        """Close a store that was opened here."""
+        if self._owns_store:
+            self.store.close()
+
+    def _record(self, context: Context, ir_key: str, level: Level) -> Record | None:
+        key = self.store.code_key(context, ir_key) or f"ir:{ir_key}"
+        for stored_level in _ORDER[level]:
+            record = self.store.get(context, key, stored_level)
+            if record is not None:
+                return record
+        return None
+
+    def _context(self, workload: Workload, target: Target) -> Context | None:
+        """Where verdicts on `workload` and `target` stand: this machine's and versions' first."""
+        place = (workload.uri, target)
+        if place not in self._found:
+            here = context_of(workload, target)
+            fits = [
+                context
+                for context in self._contexts
+                if (context.workload, context.target) == (here.workload, here.target)
+                and self.machine in (None, context.machine)
+            ]
+            fits.sort(key=lambda c: (c != replace(here, protocol=c.protocol), -c.protocol))
+            self._found[place] = fits[0] if fits else None
+        return self._found[place]
+
+
+def stored_target(store: Store, wanted: Target) -> Target:
+    """`wanted` if the store has it, else the one target with its backend and thread count.
+
+    Raises InvalidValueError, listing what the store has, when there is none or more than one.
+    """
+    targets = sorted({context.target for context in store.contexts()})
+    if wanted in targets:
+        return wanted
+    fits = [
+        t for t in targets if (t.backend, t.num_threads) == (wanted.backend, wanted.num_threads)
+    ]
+    if len(fits) == 1:
+        return fits[0]
+    held = ", ".join(map(str, targets)) or "none: the store is empty"
+    raise InvalidValueError("target to replay", str(wanted), f"one that the store has ({held})")
