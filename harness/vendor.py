@@ -8,19 +8,16 @@ is timed interleaved with it.
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from tirgym.errors import EvaluationError, UnknownNameError
+from tirgym.errors import UnknownNameError
 from tirgym.harness.evaluation import Level, TimingStats
+from tirgym.harness.own_process import call_apart
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Regime, Workload
@@ -32,10 +29,6 @@ LIBRARIES: Mapping[str, tuple[str, str, str]] = {
     "torch": ("torch", "tirgym.harness.vendor_torch", "TORCH"),
 }
 """Library → package that it needs, module with `bind` and `version`, name of its kernel table."""
-
-THREAD_VARIABLES = (
-    "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS",
-)  # fmt: skip
 ATTEMPTS = 3
 """Timings before a library counts as noisy."""
 
@@ -75,48 +68,21 @@ def measure_vendor(
     known = vendor_libraries(workload.kernel.name)
     if library not in known:
         raise UnknownNameError(f"library for kernel {workload.kernel.name}", library, known)
-    request = json.dumps({"uri": workload.uri, "target": asdict(target), "library": library})
-    threads = dict.fromkeys(THREAD_VARIABLES, str(target.num_threads))
-    command = [sys.executable, "-c", "from tirgym.harness.vendor import main; main()"]
-    paths = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    arguments = (workload.uri, target, library)
+    threads = target.num_threads
     try:
-        done = subprocess.run(
-            command,
-            input=request,
-            env={**os.environ, **threads, **paths},
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
+        result: VendorResult = call_apart(
+            _measure, *arguments, num_threads=threads, timeout_s=timeout_s
         )
-    except subprocess.TimeoutExpired:
-        return VendorResult(library, Status.TIMEOUT, f"no answer within {timeout_s:.0f} s")
-    if done.returncode != 0:
-        words = " ".join(done.stderr.split())[-400:]
-        raise EvaluationError(f"the measurement of {library} ended badly: {words}")
-    return _parse(json.loads(done.stdout.splitlines()[-1]))
+    except TimeoutError as error:
+        return VendorResult(library, Status.TIMEOUT, str(error))
+    return result
 
 
-def _parse(answer: dict[str, Any]) -> VendorResult:
-    stats, interval = answer["stats"], answer["speedup_ci"]
-    return VendorResult(
-        answer["library"],
-        Status(answer["status"]),
-        answer["message"],
-        TimingStats(**stats) if stats else None,
-        answer["speedup"],
-        tuple(interval) if interval else None,
-    )
-
-
-def main() -> None:
-    """Answer one request of `measure_vendor`: JSON on stdin, JSON as the last line of stdout."""
+def _measure(uri: str, target: Target, library: str) -> VendorResult:
     from tirgym.kernels_suite.registry import load_workload
 
-    request = json.loads(sys.stdin.read())
-    target = Target(**request["target"])
-    result = measure_here(load_workload(request["uri"]), target, request["library"])
-    print(json.dumps(asdict(result)))
+    return measure_here(load_workload(uri), target, library)
 
 
 def measure_here(workload: Workload, target: Target, library: str) -> VendorResult:

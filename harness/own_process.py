@@ -1,0 +1,55 @@
+"""`call_apart`: one function call in a fresh Python process with its own thread settings.
+
+For measurements that cannot share a process with others: a BLAS takes its thread count from the
+environment when it is loaded, and so does TVM's pool when it first runs.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tirgym.errors import EvaluationError
+
+__all__ = ["call_apart"]
+
+THREAD_VARIABLES = (
+    "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS",
+)  # fmt: skip
+_CODE = (
+    "import os, pickle, sys; answers = os.fdopen(os.dup(1), 'wb'); os.dup2(2, 1); "
+    "function, arguments = pickle.load(sys.stdin.buffer); "
+    "pickle.dump(function(*arguments), answers)"
+)
+
+
+def call_apart(
+    function: Callable[..., Any], *arguments: Any, num_threads: int, timeout_s: float = 300.0
+) -> Any:
+    """`function(*arguments)` in a process whose libraries use `num_threads` threads.
+
+    Everything must pickle by name. Raises TimeoutError after `timeout_s`, and EvaluationError with
+    the last words of a process that failed.
+    """
+    threads = dict.fromkeys(THREAD_VARIABLES, str(num_threads))
+    paths = os.pathsep.join(path for path in sys.path if path)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _CODE],
+            input=pickle.dumps((function, arguments)),
+            env={**os.environ, **threads, "PYTHONPATH": paths},
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        name = getattr(function, "__name__", function)
+        raise TimeoutError(f"{name} did not end within {timeout_s:.0f} s") from None
+    if done.returncode != 0:
+        words = " ".join(done.stderr.decode("utf-8", "replace").split())[-400:]
+        raise EvaluationError(f"a process of its own ended with {done.returncode}: {words}")
+    return pickle.loads(done.stdout)

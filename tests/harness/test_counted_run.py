@@ -1,0 +1,54 @@
+"""Counting a program in a process of its own; software events, which every Linux can count."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tirgym.errors import EvaluationError
+from tirgym.harness import counted_run
+from tirgym.harness.backend import backend
+from tirgym.harness.counted_run import count_program
+from tirgym.harness.counters import Counters, why_unavailable
+from tirgym.harness.own_process import call_apart
+from tirgym.harness.program import Program
+from tirgym.kernels_suite.registry import load_workload
+
+TASK_CLOCK = {"task_clock_ns": (1, 1)}
+"""PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK (man 2 perf_event_open)."""
+
+
+def matmul(size: int) -> Program:
+    """A square product."""
+    llvm = backend("llvm")
+    return llvm.start(load_workload("matmul", dict.fromkeys("mnk", size)), llvm.target())
+
+
+def test_more_work_counts_more() -> None:
+    small, large = (count_program(matmul(size), TASK_CLOCK) for size in (16, 96))
+    if isinstance(small, str) or isinstance(large, str):
+        pytest.skip(f"perf_event_open is closed here: {small}")
+    assert isinstance(small, Counters)
+    assert large.per_call["task_clock_ns"] > 10 * small.per_call["task_clock_ns"]
+
+
+def test_without_counters_one_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counted_run, "why_unavailable", lambda: "the kernel hides them")
+    assert count_program(matmul(4)) == "the kernel hides them"
+
+
+def test_hardware_counters_where_there_are_some() -> None:
+    if why_unavailable() is not None:
+        pytest.skip(str(why_unavailable()))
+    found = count_program(matmul(32))
+    assert isinstance(found, Counters)
+    assert found.per_call["instructions"] > 32**3 / 16
+
+
+def test_call_apart_sets_threads_and_reports_failures() -> None:
+    assert call_apart(os.getenv, "OPENBLAS_NUM_THREADS", num_threads=3) == "3"
+    with pytest.raises(EvaluationError, match="ZeroDivisionError"):
+        call_apart(divmod, 1, 0, num_threads=1)
+    with pytest.raises(TimeoutError, match="sleep"):
+        call_apart(__import__("time").sleep, 30, num_threads=1, timeout_s=0.5)
