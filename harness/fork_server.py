@@ -15,7 +15,7 @@ import socket
 import struct
 import sys
 import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 __all__ = ["WorkerLimits", "main"]
@@ -38,10 +38,6 @@ class WorkerLimits:
     file_bytes: int = 16 << 20
     """largest file a worker may write, which bounds what it can print (RLIMIT_FSIZE)"""
 
-    def to_json(self) -> str:
-        """One line."""
-        return json.dumps(asdict(self))
-
 
 def die_with_parent() -> None:
     """Ask the kernel to end this process when the thread that made it ends (Linux only)."""
@@ -61,7 +57,9 @@ def _limit(limits: WorkerLimits) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
 
 
-def _become_worker(channel: int, output: int, limits: WorkerLimits, server: int) -> NoReturn:
+def _become_worker(
+    channel: int, output: int, limits: WorkerLimits, operations: str, server: int
+) -> NoReturn:
     """Turn a fresh fork into a worker; never returns."""
     status = 1
     try:
@@ -77,7 +75,7 @@ def _become_worker(channel: int, output: int, limits: WorkerLimits, server: int)
         _limit(limits)
         from tirgym.harness.worker_process import serve
 
-        serve(socket.socket(fileno=channel))
+        serve(socket.socket(fileno=channel), operations)
         status = 0
     except BaseException:  # noqa: BLE001 - said once, then the process ends
         traceback.print_exc()
@@ -121,7 +119,8 @@ class _Server:
             self.control.close()
             if self.parent_end is not None:
                 os.close(self.parent_end)
-            _become_worker(fds[0], fds[1], WorkerLimits(**request["fork"]), me)
+            limits = WorkerLimits(**request["fork"])
+            _become_worker(fds[0], fds[1], limits, request["operations"], me)
         self.workers.add(pid)
         for fd in fds:
             os.close(fd)

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from tirgym.errors import EvaluationError, WorkerDiedError
@@ -25,10 +26,15 @@ __all__ = ["RemoteError", "Worker", "WorkerLimits", "WorkerPool"]
 _KEPT_ENVIRONMENT = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER")
 _START_S = 120.0
 """A fork server imports the compiler; 0.7 s alone, tens of seconds on an overloaded machine."""
-_STDERR_TAIL = 2000
+_STDERR_TAIL = 16_384
+_BACKTRACE = ('File "', "!!!!!!! Segfault")
 _DYING_S = 2.0
 """How long a worker that closed its channel may take to end: aborts print first."""
 _KILL_S = 20.0
+
+
+OPERATIONS = "tirgym.harness.operations:Operations"
+"""What a worker answers: a class whose instances are made with a function that sends notes."""
 
 
 class RemoteError(Exception):
@@ -65,9 +71,11 @@ class ForkServer:
             )
         self._control = mine
 
-    def fork(self, channel: socket.socket, output: int, limits: WorkerLimits) -> int:
+    def fork(
+        self, channel: socket.socket, output: int, limits: WorkerLimits, operations: str
+    ) -> int:
         """Process id of a new worker that talks through `channel` and prints to `output`."""
-        request = json.dumps({"fork": json.loads(limits.to_json())}).encode()
+        request = json.dumps({"fork": asdict(limits), "operations": operations}).encode()
         with self._lock:
             try:
                 socket.send_fds(self._control, [request], [channel.fileno(), output])
@@ -154,16 +162,18 @@ def scrubbed_environment() -> dict[str, str]:
 
 
 def read_tail(fd: int) -> str:
-    """The last lines written to a file, on one line."""
+    """The last lines written to a file, on one line; TVM's native backtraces left out."""
     size = os.fstat(fd).st_size
     data = os.pread(fd, _STDERR_TAIL, max(0, size - _STDERR_TAIL))
-    return " ".join(data.decode("utf-8", "replace").split())
+    lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
+    told = [line for line in lines if line and not line.startswith(_BACKTRACE)]
+    return " ".join(" ".join(told).split())
 
 
 class Worker:
     """One worker process. After an exception from `call` other than RemoteError it is dead."""
 
-    def __init__(self, limits: WorkerLimits) -> None:
+    def __init__(self, limits: WorkerLimits, operations: str = OPERATIONS) -> None:
         mine, theirs = socket.socketpair()
         self._output = (
             os.open(
@@ -177,7 +187,7 @@ class Worker:
         self._server = fork_server()
         try:
             with theirs:
-                self.pid = self._server.fork(theirs, self._output, limits)
+                self.pid = self._server.fork(theirs, self._output, limits, operations)
         except BaseException:
             mine.close()
             os.close(self._output)
@@ -217,9 +227,8 @@ class Worker:
         except RemoteError:
             raise
         except WorkerDiedError:
-            self._status = self._server.wait(
-                self.pid, _DYING_S
-            )  # let it end by itself, for its own exit status
+            # Let it end by itself, for its own exit status.
+            self._status = self._server.wait(self.pid, _DYING_S)
             raise WorkerDiedError(self.kill()) from None
         except BaseException:
             self.kill()
@@ -258,8 +267,8 @@ def _unlinked_file() -> int:
 class WorkerPool:
     """One worker in use and one spare forked ahead of need."""
 
-    def __init__(self, limits: WorkerLimits) -> None:
-        self.limits = limits
+    def __init__(self, limits: WorkerLimits, operations: str = OPERATIONS) -> None:
+        self.limits, self.operations = limits, operations
         self._current: Worker | None = None
         self._spare: Worker | None = None
         self._owner = os.getpid()
@@ -274,8 +283,8 @@ class WorkerPool:
         if self._spare is not None and not self._spare.usable():
             self._spare.kill()
             self._spare = None
-        self._current = self._spare or Worker(self.limits)
-        self._spare = Worker(self.limits)
+        self._current = self._spare or Worker(self.limits, self.operations)
+        self._spare = Worker(self.limits, self.operations)
         return self._current, True
 
     def discard(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import socket
-from collections.abc import Callable
+from importlib import import_module
 
 from tirgym.errors import WorkerDiedError
 from tirgym.harness.channel import Channel
@@ -13,7 +13,6 @@ from tirgym.harness.channel import Channel
 __all__ = ["is_out_of_memory", "serve", "warm_up"]
 
 _MEMORY = re.compile(r"bad_alloc|out of memory|cannot allocate memory|memoryerror", re.IGNORECASE)
-Note = Callable[[str], None]
 
 
 def is_out_of_memory(text: str) -> bool:
@@ -43,12 +42,15 @@ def warm_up() -> None:
     gc.freeze()
 
 
-def serve(sock: socket.socket) -> None:
-    """Answer requests until the other end closes; every exception of a request becomes an answer."""
-    from tirgym.harness.operations import Operations
+def serve(sock: socket.socket, operations_class: str) -> None:
+    """Answer requests until the other end closes; every exception of a request becomes an answer.
 
+    The requests are the methods of `operations_class`, "module:Class".
+    """
+    module, _, name = operations_class.partition(":")
     channel = Channel(sock)
-    operations = Operations(lambda name: channel.send(("note", name)))
+    make = getattr(import_module(module), name)
+    operations = make(lambda note: channel.send(("note", note)))
     while True:
         try:
             operation, arguments = channel.receive()

@@ -1,0 +1,305 @@
+"""The store: first writer wins, nothing is lost by a kill or a full disk, damage is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tirgym.errors import DamagedFileError, EvaluationError, InvalidValueError
+from tirgym.harness.evaluation import GateReport, Level, Measurement, TimingStats
+from tirgym.harness.status import Status
+from tirgym.harness.store import SETTLED, Context, Record, Store, open_store
+from tirgym.harness.target import Target
+
+CONTEXT = Context("tirgym://core-v0/matmul?m=1", Target("llvm", "skylake", 1), "tvm=1", "machine")
+
+
+def measured(speedup: float) -> Measurement:
+    stats = TimingStats(1.5, 2.0, 3.0, 4.0, 20)
+    return Measurement(stats, stats, speedup, (speedup * 0.9, speedup * 1.1), 2.5)
+
+
+def passed(key: str = "code", speedup: float = 2.0, level: Level = Level.TRAINING) -> Record:
+    gate = GateReport(("ramp", "normal"), 0.25, False)
+    return Record(CONTEXT, key, level, Status.PASSED, "", gate, measured(speedup))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "store.sqlite"
+
+
+def test_round_trip_through_the_file(path: Path) -> None:
+    records = [
+        passed(),
+        passed(level=Level.FULL, speedup=3.0),
+        Record(CONTEXT, "slow", Level.TRAINING, Status.TOO_SLOW, "slow", None, None, 20.0),
+        Record(CONTEXT, "ir:7", Level.FULL, Status.COMPILE_ERROR, "what it said"),
+    ]
+    with_store = Store(path)
+    for record in records:
+        assert with_store.put(record) == record
+    with_store.put_code_key(CONTEXT, "ir7", "code")
+    with_store.close()
+    again = Store(path, read_only=True)
+    assert [again.get(CONTEXT, r.key, r.level) for r in records] == records
+    assert again.code_key(CONTEXT, "ir7") == "code"
+    assert again.code_key(CONTEXT, "ir8") is None
+    assert len(again) == 4
+
+
+def test_evaluations_from_records_are_marked_as_reused() -> None:
+    found = passed().evaluation("ir")
+    assert found.passed
+    assert found.measurement == replace(measured(2.0), reused=True)
+    assert (found.ir_key, found.code_key) == ("ir", "code")
+    unbuilt = Record(CONTEXT, "ir:7", Level.TRAINING, Status.COMPILE_ERROR).evaluation("7")
+    assert unbuilt.code_key == ""
+
+
+def test_a_settled_verdict_is_never_replaced() -> None:
+    store = Store()
+    first = store.put(passed(speedup=2.0))
+    assert store.put(passed(speedup=2.1)) == first
+    assert store.put(replace(passed(), status=Status.WRONG_RESULT, measurement=None)) == first
+
+
+@pytest.mark.parametrize("status", sorted(set(Status) - SETTLED))
+def test_an_unsettled_verdict_gives_way(status: Status) -> None:
+    store = Store()
+    store.put(Record(CONTEXT, "code", Level.TRAINING, status, "once"))
+    assert store.put(passed()) == passed()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(CONTEXT, workload="tirgym://core-v0/matmul?m=2"),
+        replace(CONTEXT, target=Target("llvm", "skylake", 2)),
+        replace(CONTEXT, target=Target("llvm", "haswell", 1)),
+        replace(CONTEXT, versions="tvm=2"),
+        replace(CONTEXT, machine="another"),
+        replace(CONTEXT, protocol=CONTEXT.protocol + 1),
+    ],
+    ids=["workload", "threads", "arch", "versions", "machine", "protocol"],
+)
+def test_every_part_of_the_context_tells_verdicts_apart(other: Context) -> None:
+    store = Store()
+    store.put(passed())
+    assert store.get(other, "code", Level.TRAINING) is None
+    assert store.get(CONTEXT, "code", Level.FULL) is None
+
+
+def test_iteration_is_sorted_and_contexts_are_listed() -> None:
+    store = Store()
+    other = replace(CONTEXT, machine="a machine before")
+    for key in ("c", "a", "b"):
+        store.put(passed(key))
+        store.put(replace(passed(key), context=other))
+    assert [(r.context.machine, r.key) for r in store.records()] == sorted(
+        (m, k) for m in ("a machine before", "machine") for k in "abc"
+    )
+    assert store.contexts() == [other, CONTEXT]
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"x" * 8000]
+)
+def test_damaged_files_are_named(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(DamagedFileError, match="measurement store"):
+        Store(path)
+    assert path.read_bytes() == content
+
+
+def test_another_database_or_schema_is_refused(path: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE birds (name TEXT)")
+    database.close()
+    with pytest.raises(DamagedFileError, match="without the tables"):
+        Store(path)
+    path.unlink()
+    Store(path).close()
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE meta SET value = '99'")
+    database.close()
+    with pytest.raises(DamagedFileError, match="schema version 99, expected 1"):
+        Store(path)
+
+
+def test_a_page_overwritten_in_the_middle_is_damage(path: Path) -> None:
+    store = Store(path)
+    for i in range(400):
+        store.put(passed(f"code {i:04}"))
+    store.close()
+    data = bytearray(path.read_bytes())
+    data[4096 * 4 : 4096 * 20] = b"\xff" * (4096 * 16)
+    path.write_bytes(data)
+    with pytest.raises(DamagedFileError):
+        list(Store(path).records())
+
+
+def test_a_row_that_does_not_parse_is_damage(path: Path) -> None:
+    store = Store(path)
+    store.put(passed())
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE verdicts SET measurement = '{\"speedup\": 9}'")
+    database.close()
+    with pytest.raises(DamagedFileError, match="does not parse"):
+        store.get(CONTEXT, "code", Level.TRAINING)
+
+
+def test_a_missing_file_is_not_made_by_reading(path: Path) -> None:
+    with pytest.raises(DamagedFileError, match="no such file"):
+        Store(path, read_only=True)
+    assert not path.exists()
+
+
+def test_stores_open_from_paths_and_themselves(path: Path) -> None:
+    store = Store()
+    assert open_store(store) is store
+    assert open_store(str(path)).path == str(path)
+    with pytest.raises(InvalidValueError, match="a path"):
+        open_store(7)  # type: ignore[arg-type]
+
+
+_SCRIPT = """
+import sys
+sys.path[:0] = {path!r}
+from test_store import CONTEXT, passed
+from tirgym.harness.store import Store
+store = Store({store!r})
+"""
+
+
+def in_process(path: Path, code: str) -> subprocess.Popen[str]:
+    here = [os.path.dirname(__file__), os.path.dirname(os.path.dirname(__file__))]
+    script = _SCRIPT.format(path=here, store=str(path)) + code
+    return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+
+
+def test_concurrent_writers_agree_on_one_number(path: Path) -> None:
+    code = """
+for i in range(60):
+    held = store.put(passed(f"code {i}", speedup=float(sys.argv[1]) if len(sys.argv) > 1 else %d))
+    print(held.measurement.speedup)
+"""
+    writers = [in_process(path, code % speedup) for speedup in (2, 3, 4)]
+    answers = [w.communicate(timeout=120)[0].split() for w in writers]
+    assert [w.returncode for w in writers] == [0, 0, 0]
+    assert answers[0] == answers[1] == answers[2]
+    assert len(Store(path)) == 60
+
+
+def test_threads_share_one_store(path: Path) -> None:
+    store = Store(path)
+    found: list[float] = []
+
+    def write(speedup: float) -> None:
+        for i in range(30):
+            held = store.put(passed(f"code {i}", speedup))
+            assert held.measurement is not None
+            found.append(held.measurement.speedup)
+
+    threads = [threading.Thread(target=write, args=(float(n),)) for n in (2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store) == 30
+    assert len(found) == 60
+
+
+def test_what_was_answered_survives_a_kill(path: Path) -> None:
+    writer = in_process(
+        path,
+        "i = 0\nwhile True:\n    store.put(passed(f'code {i}'))\n    print(i, flush=True)\n    i += 1",
+    )
+    assert writer.stdout is not None
+    last = -1
+    deadline = time.monotonic() + 60
+    while last < 50 and time.monotonic() < deadline:
+        last = int(writer.stdout.readline())
+    os.kill(writer.pid, signal.SIGKILL)
+    rest = writer.stdout.read().split("\n")
+    writer.wait()
+    writer.stdout.close()
+    last = max([last, *(int(line) for line in rest[:-1] if line)])
+    store = Store(path)
+    assert all(
+        store.get(CONTEXT, f"code {i}", Level.TRAINING) == passed(f"code {i}") for i in range(last)
+    )
+    assert store.put(passed("later")) == passed("later")
+
+
+def test_a_full_disk_is_said_and_loses_nothing(path: Path) -> None:
+    """A limit on the size of files stands for the disk: the system refuses to write in both."""
+    writer = in_process(
+        path,
+        """
+import resource
+from tirgym.errors import EvaluationError
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+written = 0
+try:
+    for i in range(100_000):
+        store.put(passed(f"code {i}"))
+        written += 1
+except EvaluationError as error:
+    print(written)
+    print(error)
+""",
+    )
+    out, _ = writer.communicate(timeout=120)
+    written, message = out.split("\n")[:2]
+    assert int(written) > 10
+    assert "what was stored before is safe" in message
+    store = Store(path)
+    assert len(store) >= int(written)
+    assert all(r == passed(r.key) for r in store.records())
+    assert store.put(passed("later")) == passed("later")
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DamagedFileError, match="measurement store"):
+        Store(tmp_path / "file" / "store.sqlite")
+
+
+def test_a_record_refuses_a_number_without_a_pass(path: Path) -> None:
+    store = Store(path)
+    store.put(passed())
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE verdicts SET status = 'wrong_result'")
+    database.close()
+    found = store.get(CONTEXT, "code", Level.TRAINING)
+    assert found is not None
+    with pytest.raises(InvalidValueError):
+        found.evaluation("ir")
+
+
+def test_gate_reports_are_stored_as_json(path: Path) -> None:
+    store = Store(path)
+    store.put(passed())
+    with sqlite3.connect(path) as database:
+        (text,) = database.execute("SELECT gate FROM verdicts").fetchone()
+    database.close()
+    assert json.loads(text)["regimes"] == ["ramp", "normal"]
+
+
+def test_a_read_only_store_cannot_be_written(path: Path) -> None:
+    Store(path).close()
+    with pytest.raises(EvaluationError, match="readonly"):
+        Store(path, read_only=True).put(passed())
