@@ -27,6 +27,9 @@ CASES: dict[str, tuple[list[str], str]] = {
     "kernel file": (["show", "{tmp}/none.py:k"], "no such file"),
     "kernel in a file": (["show", "{tmp}/kernels.py:k"], "no_reference"),
     "kernel without a reference": (["optimize", "{tmp}/kernels.py:no_reference"], "reference"),
+    "kernel file that raises": (["show", "{tmp}/raises.py:k"], "ZeroDivisionError: division"),
+    "kernel that cannot be built": (["optimize", "{tmp}/kernels.py:unbuilt"], "line 4"),
+    "kernel without a program": (["optimize", "{tmp}/kernels.py:empty"], "PrimFunc"),
     "URI": (["show", "tirgym://core-v0"], "tirgym://SUITE/KERNEL"),
     "URI suite": (["show", "tirgym://core-v9/matmul"], "core-v0"),
     "URI dimension": (["show", "tirgym://core-v0/matmul?m=8&q=8"], "m, n, k"),
@@ -103,7 +106,12 @@ def write_files(folder: Path) -> None:
     (folder / "kernels.py").write_text(
         "from tirgym.kernels_suite.kernel import Kernel\n"
         "no_reference = Kernel('k', 'f', lambda shape: None, None, train=({'n': 4},))\n"
+        "def fail(shape):\n"
+        "    raise RuntimeError('no build')\n"
+        "unbuilt = Kernel('k', 'f', fail, lambda x: x, train=({'n': 4},))\n"
+        "empty = Kernel('k', 'f', lambda shape: None, lambda x: x, train=({'n': 4},))\n"
     )
+    (folder / "raises.py").write_text("1 / 0\n")
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tirgym import settings
 from tirgym.cli.output import note, working
-from tirgym.errors import InvalidValueError
+from tirgym.errors import DamagedFileError, InvalidValueError, TirgymError
 
 if TYPE_CHECKING:
     from tirgym.harness.evaluation import Evaluation
@@ -28,6 +29,7 @@ __all__ = [
     "evaluate_fully",
     "is_trace",
     "load_subject",
+    "named_workload",
     "require_writable",
     "target_to_run",
 ]
@@ -73,10 +75,30 @@ def parse_shape(texts: Sequence[str], workload: Workload) -> Workload:
 
 def chosen_workload(kernel: str, shape: Sequence[str] | None) -> Workload:
     """The workload that `kernel` names (suite name, URI or file.py:name) at `shape`."""
+    workload = named_workload(kernel)
+    return parse_shape(shape, workload) if shape else workload
+
+
+def named_workload(name: str) -> Workload:
+    """The workload of a suite name, URI or file.py:name, built once to see that it can be.
+
+    Whatever the user's own file raises becomes a DamagedFileError with the line that raised it.
+    """
+    from tirgym.kernels_suite.problem import build_of
     from tirgym.kernels_suite.registry import load_workload
 
-    workload = load_workload(kernel)
-    return parse_shape(shape, workload) if shape else workload
+    if ".py" not in name:
+        return load_workload(name)
+    try:
+        workload = load_workload(name)
+        build_of(workload)
+    except TirgymError:
+        raise
+    except Exception as error:  # the border to code that is not ours: it may raise anything
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        problem = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
+        raise DamagedFileError(name, "Python file with a Kernel", problem) from error
+    return workload
 
 
 def chosen_target(
@@ -120,6 +142,7 @@ def load_subject(
     if shape:
         raise InvalidValueError("--shape with a trace", ",".join(shape), "no --shape")
     trace = Trace.load(text)
+    named_workload(trace.workload)
     target = chosen_target(backend_name, arch, threads, recorded=trace.target)
     if target != trace.target:
         note(f"warning: {text} was recorded for {trace.target}; it is replayed for {target}")

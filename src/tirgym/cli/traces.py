@@ -10,7 +10,7 @@ import typer
 from tirgym.cli.options import ArchOption, BackendOption, JsonFlag, ThreadsOption, TraceArgument
 from tirgym.cli.output import note, print_json, print_table, result_console, working
 from tirgym.cli.records import evaluation_record, program_record, speedup_text
-from tirgym.cli.subject import evaluate_fully, target_to_run
+from tirgym.cli.subject import evaluate_fully, named_workload, target_to_run
 
 if TYPE_CHECKING:
     from tirgym.harness.evaluation import Comparison, Evaluation
@@ -166,6 +166,7 @@ def _replayed(
     from tirgym.harness.trace import Trace
 
     trace = Trace.load(path)
+    named_workload(trace.workload)
     target = target_to_run(trace, backend, arch, threads)
     programs = list(replay_steps(trace, target))
     require_key(trace, programs[-1])
