@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tirgym import settings
 from tirgym.cli.output import note, working
-from tirgym.errors import DamagedFileError, InvalidValueError, TirgymError
+from tirgym.errors import DamagedFileError, InvalidValueError
 
 if TYPE_CHECKING:
     from tirgym.harness.evaluation import Evaluation
@@ -35,6 +35,20 @@ __all__ = [
 ]
 
 DEFAULT_BACKEND = "llvm"
+_USER_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What a user's kernel file may raise by mistake; the compiler's errors are RuntimeErrors."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +106,7 @@ def named_workload(name: str) -> Workload:
     try:
         workload = load_workload(name)
         build_of(workload)
-    except TirgymError:
-        raise
-    except Exception as error:  # the border to code that is not ours: it may raise anything
+    except _USER_ERRORS as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
         raise DamagedFileError(name, "Python file with a Kernel", problem) from error
