@@ -396,7 +396,7 @@ def test_the_static_environment_runs_on_five_kernels() -> None:
         for _ in range(4):
             choices = np.flatnonzero(info["action_mask"][:-1])
             observation, reward, terminated, _, info = env.step(rng.choice(choices))
-            assert np.isfinite(reward)
+            assert np.isfinite(float(reward))
             assert not terminated
         assert env.observation_space.contains(observation)
         assert info["workload"].startswith(f"tirgym://core-v0/{kernel}?")

@@ -49,7 +49,7 @@ def test_early_stop_waits_for_its_patience_and_refuses_nonsense() -> None:
     assert [env.step(illegal)[3] for _ in range(3)] == [False, False, True]
     for bad in ({"patience": 0}, {"gain": -1.0}):
         with pytest.raises(InvalidValueError, match="at least"):
-            EarlyStop(make(), **bad)  # type: ignore[arg-type]
+            EarlyStop(make(), **bad)
 
 
 @pytest.mark.parametrize("verdict", [2.0, Status.WRONG_RESULT])
