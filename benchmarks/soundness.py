@@ -213,7 +213,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             step = draw_transform(vocabulary, mask, rng)
             if step is None:
                 break
-            program = program.apply(step)
+            try:
+                program = program.apply(step)
+            except IllegalTransformError as error:
+                counts["mask error"] += 1
+                print(f"{number} {start.workload} mask error: {error}")
+                print("    " + "; ".join(str(taken) for taken in program.steps), flush=True)
+                break
         finding = check(program, cases)
         counts[finding.verdict] += 1
         if finding.verdict != "ok":

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import tvm
 import tvm.target.codegen
+from tvm.ir.expr import TensorLoad
 from tvm.s_tir.schedule import _ffi_api as ffi
-from tvm.tirx import Add, BufferLoad, BufferStore, IntImm, Max, Min, Mul, SeqStmt, Var
+from tvm.tirx import Add, Bind, BufferStore, IntImm, Max, Min, Mul, SeqStmt, Var
 
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.nest import (
@@ -81,8 +82,8 @@ _SIZES = NodeCache(1 << 13)
 
 def _mentions(expr: Any, buffer: int) -> bool:
     """Whether `buffer` is loaded anywhere in `expr`."""
-    if type(expr) is BufferLoad:
-        return hash(expr.buffer) == buffer or any(_mentions(i, buffer) for i in expr.indices)
+    if type(expr) is TensorLoad:
+        return hash(expr.source) == buffer or any(_mentions(i, buffer) for i in expr.indices)
     for part in ("a", "b", "value", "condition", "true_value", "false_value"):
         child = getattr(expr, part, None)
         if hasattr(child, "ty") and _mentions(child, buffer):
@@ -96,7 +97,7 @@ def _accumulates(store: Any) -> bool:
     if type(value) not in (Add, Mul, Max, Min):
         return False
     for own, term in ((value.a, value.b), (value.b, value.a)):
-        if type(own) is BufferLoad and hash(own.buffer) == target:
+        if type(own) is TensorLoad and hash(own.source) == target:
             same = all(
                 hash(i) == hash(j)
                 or (type(i) is IntImm and type(j) is IntImm and i.value == j.value)
@@ -130,12 +131,12 @@ def _is_ordered(node: Any, overlaps: bool, has_reduce: bool, known_iters: bool) 
 
 
 def _is_opaque(node: Any) -> bool:
-    """Whether the body holds more than stores, that is, comes from an intrinsic."""
+    """Whether the body holds more than stores and named values, that is, comes from an intrinsic."""
     if len(node.match_buffers):
         return True
     body = node.body
-    stores = list(body.seq) if type(body) is SeqStmt else [body]
-    return not all(type(store) is BufferStore for store in stores)
+    parts = list(body.seq) if type(body) is SeqStmt else [body]
+    return not all(type(part) in (BufferStore, Bind) for part in parts)
 
 
 def _plain_write(block: Block) -> tuple[int, ...] | None:

@@ -9,7 +9,12 @@ from tvm.s_tir.schedule import _ffi_api as ffi
 
 from tirgym.harness.tensorir.nest import LoopNest
 
-__all__ = ["Handles"]
+__all__ = ["Handles", "new_schedule"]
+
+
+def new_schedule(mod: Any) -> Schedule:
+    """A schedule of `mod` whose errors are not rendered, which would take most of a trial."""
+    return Schedule(mod, debug_mask="none", error_render_level="none")
 
 
 class Handles:
@@ -19,12 +24,13 @@ class Handles:
     about to be changed, so that the schedule it was copied from stays untouched.
     """
 
-    __slots__ = ("_blocks", "_loops", "nest", "schedule")
+    __slots__ = ("_blocks", "_loops", "_made", "nest", "schedule")
 
     def __init__(self, schedule: Schedule, nest: LoopNest) -> None:
         self.schedule, self.nest = schedule, nest
         self._blocks: Any = None
         self._loops: dict[int, Any] = {}
+        self._made: list[Any] = []
 
     def block(self, index: int) -> Any:
         """`SBlockRV` of block `index`."""
@@ -44,10 +50,12 @@ class Handles:
             made = self._loops[index]
         return made
 
+    def made(self, *variables: Any) -> None:
+        """Take charge of random variables that a primitive returned."""
+        self._made.extend(variables)
+
     def release(self) -> None:
-        """Drop the random variables that were made, so that symbol tables do not grow."""
-        for made in self._blocks or ():
+        """Drop every random variable: each costs time in every later copy."""
+        for made in (*(self._blocks or ()), *self._loops.values(), *self._made):
             ffi.ScheduleRemoveRV(self.schedule, made)
-        for made in self._loops.values():
-            ffi.ScheduleRemoveRV(self.schedule, made)
-        self._blocks, self._loops = None, {}
+        self._blocks, self._loops, self._made = None, {}, []

@@ -13,7 +13,7 @@ from tvm.s_tir import Schedule
 from tirgym.errors import IllegalTransformError
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.facts import Facts, bits
-from tirgym.harness.tensorir.handles import Handles
+from tirgym.harness.tensorir.handles import Handles, new_schedule
 from tirgym.harness.tensorir.rules import first_refusal, rules_for
 from tirgym.harness.tensorir.shortcuts import SHORTCUTS
 from tirgym.harness.transforms.base import Transform
@@ -41,7 +41,7 @@ def apply(program: TensorIRProgram, transform: Transform) -> Schedule:
         place = _place(program, transform)
         raise IllegalTransformError(str(transform), "compiler", reason, place) from None
     at.release()
-    return schedule
+    return new_schedule(schedule.mod) if transform.rebuilds else schedule
 
 
 def _place(program: TensorIRProgram, transform: Transform) -> str:

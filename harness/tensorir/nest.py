@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import tvm.tirx as tx
 import tvm_ffi
+from tvm.ir.expr import TensorLoad
 from tvm.s_tir import SBlockRealize
-from tvm.tirx import Add, BufferLoad, FloorDiv, FloorMod, For, IntImm, Mul, SeqStmt, Sub, Var
+from tvm.tirx import Add, FloorDiv, FloorMod, For, IntImm, Mul, SeqStmt, Sub, Var
 
 __all__ = [
     "Access",
@@ -172,7 +173,7 @@ def _collect(
         return _collect(expr.a, out, scale * expr.b.value, fuzzy, inside)
     if kind is Mul and type(expr.a) is IntImm:
         return _collect(expr.b, out, scale * expr.a.value, fuzzy, inside)
-    fuzzy.add(-1 if kind is BufferLoad else 0)
+    fuzzy.add(-1 if kind is TensorLoad else 0)
     if kind is FloorDiv and type(expr.b) is IntImm:
         return _collect(expr.a, out, scale / expr.b.value, fuzzy, True)
     if kind is FloorMod:

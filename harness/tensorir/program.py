@@ -15,6 +15,7 @@ from tirgym.errors import IllegalTransformError
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir import legality
 from tirgym.harness.tensorir.facts import Facts
+from tirgym.harness.tensorir.handles import new_schedule
 from tirgym.harness.tensorir.nest import LoopNest, read_nest
 from tirgym.harness.transforms.base import Transform
 from tirgym.harness.vocabulary import Vocabulary
@@ -40,9 +41,7 @@ class TensorIRProgram:
     def start(cls, workload: Workload, target: Target) -> TensorIRProgram:
         """The unscheduled program of `workload`."""
         func = build_of(workload).with_attr("global_symbol", "main")
-        mod = tvm.IRModule({"main": func})
-        schedule = Schedule(mod, debug_mask="none", error_render_level="none")
-        return cls(workload, target, (), schedule)
+        return cls(workload, target, (), new_schedule(tvm.IRModule({"main": func})))
 
     @property
     def mod(self) -> Any:

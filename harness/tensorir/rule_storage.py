@@ -6,7 +6,8 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from tvm.tirx import Add, BufferLoad, BufferStore, Cast, FloatImm, For, IntImm, Mul
+from tvm.ir.expr import TensorLoad
+from tvm.tirx import Add, BufferStore, Cast, FloatImm, For, IntImm, Mul
 
 from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.nest import Block, Buffer
@@ -168,7 +169,10 @@ def _contracts(facts: Facts, index: int) -> bool:
     if type(init) is not BufferStore or not _is_zero(init.value):
         return False
     if any(
-        extent != 1 or not start.exact or start.constant or set(start.coefficients.values()) > {1.0}
+        extent != 1
+        or not start.exact
+        or start.constant
+        or list(start.coefficients.values()) not in ([], [1.0])
         for read in block.facts.reads
         for start, extent in read.region
     ):
@@ -182,7 +186,7 @@ def _is_zero(value: Any) -> bool:
 
 
 def _loads(value: Any, buffer: int) -> bool:
-    return type(value) is BufferLoad and hash(value.buffer) == buffer
+    return type(value) is TensorLoad and hash(value.source) == buffer
 
 
 def _is_product(value: Any) -> bool:
@@ -191,7 +195,7 @@ def _is_product(value: Any) -> bool:
         return _is_product(value.a) and _is_product(value.b)
     if type(value) is Cast:
         return _is_product(value.value)
-    return type(value) is BufferLoad
+    return type(value) is TensorLoad
 
 
 def no_padding(facts: Facts, t: Any, asked: int) -> int:

@@ -50,6 +50,9 @@ class Transform(ABC):
     name: ClassVar[str]
     """The class name, which is also the head of the text form; set automatically."""
 
+    rebuilds: ClassVar[bool] = False
+    """The compiler leaves the schedule unfit for copies, so that it is made anew from the IR."""
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.name = cls.__name__
@@ -70,8 +73,8 @@ class Transform(ABC):
     def apply_to(self, schedule: Schedule, at: Handles) -> None:
         """Mutate `schedule`; `at` gives the handles of its loops and blocks, and its nest.
 
-        Only ever called on a private copy, with loops and blocks that exist. Raises whatever TVM
-        raises when the compiler refuses.
+        Only ever called on a private copy, with loops and blocks that exist. Random variables that
+        primitives return go to `at.made`. Raises whatever TVM raises when the compiler refuses.
         """
 
     @property

@@ -44,7 +44,7 @@ class CacheRead(Transform):
 
     def apply_to(self, schedule: Schedule, at: Handles) -> None:
         """Mutate `schedule`."""
-        ffi.ScheduleCacheRead(schedule, at.block(self.block), self.read, "global", [])
+        at.made(ffi.ScheduleCacheRead(schedule, at.block(self.block), self.read, "global", []))
 
     @property
     def node(self) -> NodeRef:

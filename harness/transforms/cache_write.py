@@ -41,7 +41,7 @@ class CacheWrite(Transform):
 
     def apply_to(self, schedule: Schedule, at: Handles) -> None:
         """Mutate `schedule`."""
-        ffi.ScheduleCacheWrite(schedule, at.block(self.block), 0, "global", [])
+        at.made(ffi.ScheduleCacheWrite(schedule, at.block(self.block), 0, "global", []))
 
     @property
     def node(self) -> NodeRef:

@@ -44,7 +44,7 @@ class DecomposeReduction(Transform):
         """Mutate `schedule`."""
         nest = at.nest
         block = next(b for b in nest.loops[self.loop].blocks if nest.blocks[b].facts.has_init)
-        ffi.ScheduleDecomposeReduction(schedule, at.block(block), at.loop(self.loop))
+        at.made(ffi.ScheduleDecomposeReduction(schedule, at.block(block), at.loop(self.loop)))
 
     @property
     def node(self) -> NodeRef:

@@ -40,7 +40,7 @@ class Fuse(Transform):
 
     def apply_to(self, schedule: Schedule, at: Handles) -> None:
         """Mutate `schedule`."""
-        ffi.ScheduleFuse(schedule, [at.loop(self.loop), at.loop(self.loop + 1)], True)
+        at.made(ffi.ScheduleFuse(schedule, [at.loop(self.loop), at.loop(self.loop + 1)], True))
 
     @property
     def node(self) -> NodeRef:

@@ -43,7 +43,7 @@ class RFactor(Transform):
 
     def apply_to(self, schedule: Schedule, at: Handles) -> None:
         """Mutate `schedule`."""
-        ffi.ScheduleRFactor(schedule, at.loop(self.loop), 0)
+        at.made(ffi.ScheduleRFactor(schedule, at.loop(self.loop), 0))
 
     @property
     def node(self) -> NodeRef:

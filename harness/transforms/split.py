@@ -42,7 +42,7 @@ class Split(Transform):
 
     def apply_to(self, schedule: Schedule, at: Handles) -> None:
         """Mutate `schedule`."""
-        ffi.ScheduleSplit(schedule, at.loop(self.loop), [None, self.factor], True, False)
+        at.made(*ffi.ScheduleSplit(schedule, at.loop(self.loop), [None, self.factor], True, False))
 
     @property
     def node(self) -> NodeRef:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tensorize"]
 
-INTRINSICS = {"dot_16x4_vnni": "avx512vnni", "dot_16x4_avx512": "avx512bw"}
+INTRINSICS = {"dot_16x4_vnni": "avx512vnni"}
 """Intrinsics that the action table offers, with the CPU feature that each needs."""
 
 
@@ -30,10 +29,12 @@ class Tensorize(Transform):
             for k in range(4):      →      C[0:16] = vpdpbusd(C[0:16], A[0:4], B[0:16, 0:4])
                 C[j] += int32(A[k]) * int32(B[j, k])
 
-    The intrinsics are the x86 dot products of unsigned by signed bytes into 32-bit integers. Refused
+    The intrinsic is the x86 dot product of unsigned by signed bytes into 32-bit integers. Refused
     when the target lacks the instruction, and unless the nest is that dot product of 16 by 4 without
     initialisation (see `DecomposeReduction`), with B stored as rows of 16 × 4 bytes.
     """
+
+    rebuilds: ClassVar[bool] = True
 
     loop: int
     intrinsic: str
@@ -47,8 +48,10 @@ class Tensorize(Transform):
 
     def apply_to(self, schedule: Schedule, at: Handles) -> None:
         """Mutate `schedule`."""
-        import_module("tvm.s_tir.tensor_intrin.x86")
-        ffi.ScheduleTensorize(schedule, at.loop(self.loop), self.intrinsic, True)
+        from tirgym.harness.tensorir.intrinsics import register_intrinsic
+
+        intrinsic = register_intrinsic(self.intrinsic)
+        ffi.ScheduleTensorize(schedule, at.loop(self.loop), intrinsic, True)
 
     @property
     def node(self) -> NodeRef:
