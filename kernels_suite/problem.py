@@ -32,12 +32,21 @@ __all__ = [
 ]
 
 
-@lru_cache(maxsize=256)
 def build_of(workload: Workload) -> PrimFunc:
     """The unscheduled program of `workload`; must not be changed.
 
     Raises InvalidValueError if the kernel's `build` returns anything but a PrimFunc, or if the shape
     leaves a parameter without elements (an image smaller than its filter).
+    """
+    return _built(workload)[0]
+
+
+@lru_cache(maxsize=256)
+def _built(workload: Workload) -> tuple[PrimFunc, Any]:
+    """The program, and its root block.
+
+    TVM's schedules change loops in place when nobody else refers to the root block, even below a
+    function that is shared: the second reference makes them copy.
     """
     from tvm.tirx import PrimFunc
 
@@ -50,7 +59,7 @@ def build_of(workload: Workload) -> PrimFunc:
             what = f"shape of kernel {workload.kernel.name}"
             accepted = f"sizes that leave at least one element in {buffer.name}"
             raise InvalidValueError(what, workload.shape, accepted)
-    return func
+    return func, func.body.block
 
 
 @lru_cache(maxsize=1024)

@@ -135,3 +135,16 @@ def test_without_reference_there_is_no_verdict() -> None:
 def test_images_smaller_than_their_filter_are_refused() -> None:
     with pytest.raises(InvalidValueError, match="at least one element in out"):
         tensors(load_workload("conv2d", {"h": 2}))
+
+
+def test_a_schedule_that_outlives_its_program_leaves_the_cached_build_alone() -> None:
+    """TVM changes loops in place where it sees no second reference."""
+    from tirgym.harness.target import Target
+    from tirgym.harness.tensorir.program import TensorIRProgram
+
+    workload, target = load_workload("matmul"), Target("llvm", "x86-64")
+    before = TensorIRProgram.start(workload, target).ir_key
+    schedule = TensorIRProgram.start(workload, target).schedule
+    (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
+    schedule.split(schedule.get_loops(block)[0], [None, 2])
+    assert TensorIRProgram.start(workload, target).ir_key == before
