@@ -91,6 +91,8 @@ class CostParts:
     l1_miss_lines: float
     l2_miss_lines: float
     l3_miss_lines: float
+    register_vectors: float
+    """vector registers with reused values, in the block that holds most"""
     total_us: float
 
 
@@ -134,7 +136,8 @@ class StaticCostModel:
         cycles = max(issue, memory) + model.overlap * min(issue, memory)
         launches = sum(loop.kind == PARALLEL for loop in nest.loops)
         total = cycles / (model.ghz * 1e3) + model.call_us + launches * model.parallel_us
-        return CostParts(issue, memory, l1, l2, l3, total)
+        held = max((cost.issue.registers for cost in costs), default=0.0)
+        return CostParts(issue, memory, l1, l2, l3, held, total)
 
     def _block_cost(self, nest: LoopNest, block: Block, model: MachineModel) -> BlockCost:
         """The parts that depend on one block and the loops around it; cached by both."""
