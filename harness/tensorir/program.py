@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 from numpy.typing import NDArray
-from tvm.s_tir import Schedule
+from tvm.s_tir import SBlockRealize, Schedule
 
 from tirgym.errors import IllegalTransformError
 from tirgym.harness.target import Target
@@ -41,6 +41,10 @@ class TensorIRProgram:
     def start(cls, workload: Workload, target: Target) -> TensorIRProgram:
         """The unscheduled program of `workload`."""
         func = build_of(workload).with_attr("global_symbol", "main")
+        # TVM changes blocks in place unless they have two owners. The cached function owns the root
+        # only through its realize, which TVM does not count: a realize of our own is a second owner.
+        root = func.body
+        func = func.with_body(SBlockRealize(root.iter_values, root.predicate, root.block))
         return cls(workload, target, (), new_schedule(tvm.IRModule({"main": func})))
 
     @property
