@@ -17,6 +17,7 @@ from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.kernels_suite.kernel import Kernel, Workload
 
 __all__ = [
+    "KERNEL",
     "ROWS",
     "WIDTH",
     "WORKLOAD",
