@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tirgym.harness.backend import backend
+from tirgym.harness.calibration import peaks
 from tirgym.harness.default_schedule import default_program
 from tirgym.harness.evaluation import Evaluation, TimingStats
-from tirgym.harness.hardware import roofline_floor_us
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.program import Program
 from tirgym.harness.recheck import evaluate_fresh
+from tirgym.harness.static_profile import roofline, static_profile
 from tirgym.harness.target import Target
 from tirgym.harness.vendor import VendorResult, measure_vendor, vendor_libraries
 from tirgym.kernels_suite.kernel import Workload
-from tirgym.kernels_suite.problem import bytes_of, flops_of
 
 __all__ = ["BaselineRow", "measure_baselines"]
 
@@ -38,8 +38,7 @@ class BaselineRow:
     gflops: float | None = None
     """arithmetic of the kernel's definition / lower-quartile time"""
     roofline_fraction: float | None = None
-    """roofline floor / lower-quartile time; the floor has optimistic ceilings, see
-    `tirgym.harness.hardware.roofline_floor_us`"""
+    """share of what this machine can do, see `tirgym.harness.static_profile.roofline`"""
 
 
 def measure_baselines(
@@ -57,40 +56,40 @@ def measure_baselines(
     start = backend(target.backend).start(workload, target)
     rows = [_compiled("naive", "unscheduled IR", evaluate_fresh(evaluator, start), start)]
     announce("default")
-    rows.append(_default(workload, target, evaluator))
+    rows.append(_default(start, evaluator))
     libraries = vendor_libraries(workload.kernel.name) if workload.kernel.suite != "local" else ()
     for library in libraries:
         announce(library)
-        rows.append(_vendor(measure_vendor(workload, target, library), workload, target))
+        rows.append(_vendor(measure_vendor(workload, target, library), start))
     if not libraries:
         why = "no installed library has one call for this kernel"
         rows.append(BaselineRow("vendor", "none", "none", why))
     return tuple(rows)
 
 
-def _default(workload: Workload, target: Target, evaluator: LocalEvaluator) -> BaselineRow:
-    made = default_program(workload, target)
+def _default(start: Program, evaluator: LocalEvaluator) -> BaselineRow:
+    made = default_program(start.workload, start.target)
     if made is None:
         return BaselineRow("default", "none", "none", "the compiler has no default schedule for it")
     program, rule = made
-    return _compiled("default", rule, evaluate_fresh(evaluator, program), program)
+    return _compiled("default", rule, evaluate_fresh(evaluator, program), start)
 
 
-def _compiled(name: str, what: str, evaluation: Evaluation, program: Program) -> BaselineRow:
+def _compiled(name: str, what: str, evaluation: Evaluation, start: Program) -> BaselineRow:
     measured = evaluation.measurement
     if measured is None:
         return BaselineRow(name, what, evaluation.status.value, evaluation.message)
     stats = measured.candidate
-    gflops, fraction = _rates(stats, program.workload, program.target)
+    gflops, fraction = _rates(stats, start)
     interval = measured.speedup_ci
     status = evaluation.status.value
     return BaselineRow(name, what, status, "", stats, measured.speedup, interval, gflops, fraction)
 
 
-def _vendor(result: VendorResult, workload: Workload, target: Target) -> BaselineRow:
+def _vendor(result: VendorResult, start: Program) -> BaselineRow:
     if result.stats is None:
         return BaselineRow("vendor", result.library, result.status.value, result.message)
-    gflops, fraction = _rates(result.stats, workload, target)
+    gflops, fraction = _rates(result.stats, start)
     return BaselineRow(
         "vendor",
         result.library,
@@ -104,8 +103,8 @@ def _vendor(result: VendorResult, workload: Workload, target: Target) -> Baselin
     )
 
 
-def _rates(stats: TimingStats, workload: Workload, target: Target) -> tuple[float, float]:
-    """GFLOP/s and the share of the roofline."""
-    flops, time_us = flops_of(workload), stats.lower_quartile_us
-    floor = roofline_floor_us(flops, bytes_of(workload), target, workload.kernel.dtype)
-    return flops / time_us / 1e3, floor / time_us
+def _rates(stats: TimingStats, start: Program) -> tuple[float, float]:
+    """GFLOP/s and the share of the roofline; both count what the kernel needs, not what was done."""
+    profile = static_profile(start, assembly=False)
+    place = roofline(start, profile, stats.lower_quartile_us, peaks(start.target))
+    return place.achieved_gflops, place.fraction

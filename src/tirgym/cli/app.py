@@ -21,6 +21,7 @@ from tirgym.cli.catalog import list_command
 from tirgym.cli.checks import lint_command, selftest_command
 from tirgym.cli.doctor import doctor_command
 from tirgym.cli.export import export_command
+from tirgym.cli.profile import profile_command
 from tirgym.cli.search import optimize_command
 from tirgym.cli.show import show_command
 from tirgym.cli.traces import compare_command, replay_command, verify_command
@@ -83,6 +84,7 @@ app.command("list")(list_command)
 app.command("doctor")(doctor_command)
 app.command("show")(show_command)
 app.command("baseline")(baseline_command)
+app.command("profile")(profile_command)
 app.command("optimize")(optimize_command)
 app.command("verify")(verify_command)
 app.command("replay")(replay_command)

@@ -82,8 +82,9 @@ def _plain(value: Any) -> Any:
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     """Print a table to stdout; a column whose name starts with ">" is right-aligned."""
-    made = Table(box=None, pad_edge=False)
-    for column in columns:
+    names = list(columns)
+    made = Table(box=None, pad_edge=False, show_header=any(names))
+    for column in names:
         right = column.startswith(">")
         made.add_column(column.removeprefix(">"), justify="right" if right else "left")
     for row in rows:
