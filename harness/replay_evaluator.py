@@ -42,8 +42,13 @@ class ReplayEvaluator:
         self.machine = machine
         self._found: dict[tuple[str, Target], Context | None] = {}
 
-    def evaluate(self, program: Program, level: Level = Level.TRAINING) -> Evaluation:
-        """The stored verdict; INCOMPLETE if there is none."""
+    def evaluate(
+        self, program: Program, level: Level = Level.TRAINING, *, fresh: bool = False
+    ) -> Evaluation:
+        """The stored verdict; INCOMPLETE if there is none, or if a `fresh` one is asked for."""
+        if fresh:
+            message = "a replay measures nothing; ask an evaluator that does"
+            return Evaluation(Status.INCOMPLETE, program.ir_key, message=message, level=level)
         context = self._context(program.workload, program.target)
         if context is None:
             held = "nothing"

@@ -289,7 +289,7 @@ class Store:
         try:
             context = _context(*row[:5])
             key, level, status, message, gate, measured, slowdown = row[5:]
-            return Record(
+            record = Record(
                 context,
                 key,
                 Level(level),
@@ -299,9 +299,14 @@ class Store:
                 None if measured is None else _measurement(json.loads(measured)),
                 slowdown,
             )
+            record.evaluation("")  # a row that no evaluation can be made of was not written here
+        except InvalidValueError:
+            problem = f"a row that cannot be: {status}, with the wrong parts for that"
+            raise DamagedFileError(self.path, "measurement store", problem) from None
         except (ValueError, TypeError, KeyError) as error:
             problem = f"a row that does not parse ({error})"
             raise DamagedFileError(self.path, "measurement store", problem) from None
+        return record
 
 
 _SELECT = (

@@ -26,13 +26,16 @@ class Verdict:
     """full evaluations that the choice was made from, in the order of the search's ranking"""
 
 
-def evaluate_in_full(evaluator: Evaluator, program: Program) -> Evaluation:
-    """`program` at `Level.FULL`: fresh seeds, every regime; asked again while NOISY, three times."""
-    evaluation = evaluator.evaluate(program, Level.FULL)
+def evaluate_in_full(evaluator: Evaluator, program: Program, *, fresh: bool = False) -> Evaluation:
+    """`program` at `Level.FULL`: fresh seeds, every regime; asked again while NOISY, three times.
+
+    `fresh` takes no stored verdict.
+    """
+    evaluation = evaluator.evaluate(program, Level.FULL, fresh=fresh)
     for _ in range(_NOISY_RETRIES):
         if evaluation.status is not Status.NOISY:
             break
-        evaluation = evaluator.evaluate(program, Level.FULL)
+        evaluation = evaluator.evaluate(program, Level.FULL, fresh=fresh)
     return evaluation
 
 
@@ -47,7 +50,7 @@ def verify_best(
 
     The `top` best candidates that pass in full are compared by that second measurement, since the
     best of many noisy numbers flatters; the winner is then measured once more, and that third
-    number is the one to report. Candidates that fail give way to the next in the ranking.
+    number, which no store can give, is the one to report. Candidates that fail give way to the next in the ranking.
     """
     checked: list[Candidate] = []
 
@@ -66,9 +69,9 @@ def verify_best(
         if full.evaluation.passed:
             passed.append(full)
     for winner in sorted(passed, key=lambda c: -(c.evaluation.speedup or 0.0)):
-        again = Candidate(winner.program, evaluate_in_full(evaluator, winner.program))
+        again = Candidate(winner.program, evaluate_in_full(evaluator, winner.program, fresh=True))
         speedup = again.evaluation.speedup
         if speedup is not None and (speedup >= 1.0 or winner.program.ir_key == start.ir_key):
             return Verdict(again, tuple(checked))
-    naive = Candidate(start, evaluate_in_full(evaluator, start))
+    naive = Candidate(start, evaluate_in_full(evaluator, start, fresh=True))
     return Verdict(naive, tuple(checked))

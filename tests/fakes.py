@@ -67,7 +67,9 @@ class FakeEvaluator:
         self.calls: list[tuple[str, Level]] = []
         self.closed = False
 
-    def evaluate(self, program: Program, level: Level = Level.TRAINING) -> Evaluation:
+    def evaluate(
+        self, program: Program, level: Level = Level.TRAINING, *, fresh: bool = False
+    ) -> Evaluation:
         """The next entry of the script, or a pass."""
         self.calls.append((program.ir_key, level))
         entry = self.script.pop(0) if self.script else self.otherwise(program)

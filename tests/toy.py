@@ -170,7 +170,9 @@ class ToyEvaluator:
     calls: int = 0
     closed: bool = False
 
-    def evaluate(self, program: Program, level: Level = Level.TRAINING) -> Evaluation:
+    def evaluate(
+        self, program: Program, level: Level = Level.TRAINING, *, fresh: bool = False
+    ) -> Evaluation:
         assert isinstance(program, ToyProgram)
         self.calls += 1
         self.on_call(self.calls)

@@ -284,10 +284,8 @@ def test_a_record_refuses_a_number_without_a_pass(path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("UPDATE verdicts SET status = 'wrong_result'")
     database.close()
-    found = store.get(CONTEXT, "code", Level.TRAINING)
-    assert found is not None
-    with pytest.raises(InvalidValueError):
-        found.evaluation("ir")
+    with pytest.raises(DamagedFileError, match="wrong_result, with the wrong parts"):
+        store.get(CONTEXT, "code", Level.TRAINING)
 
 
 def test_gate_reports_are_stored_as_json(path: Path) -> None:

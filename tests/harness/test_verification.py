@@ -58,7 +58,9 @@ def test_slower_than_the_unscheduled_program_is_never_the_winner() -> None:
 
 def test_noisy_measurements_are_asked_for_again() -> None:
     class NoisyTwice(ToyEvaluator):
-        def evaluate(self, program: Program, level: Level = Level.TRAINING) -> Evaluation:
+        def evaluate(
+            self, program: Program, level: Level = Level.TRAINING, *, fresh: bool = False
+        ) -> Evaluation:
             noisy = self.calls < 2
             self.verdict = lambda program, level: Status.NOISY if noisy else Status.PASSED
             return super().evaluate(program, level)
