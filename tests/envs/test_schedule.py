@@ -343,7 +343,9 @@ def test_apply_takes_transforms_and_texts_of_the_table_only() -> None:
 class Dying(FakeEvaluator):
     """Its machinery fails at the first call."""
 
-    def evaluate(self, program: Program, level: Level = Level.TRAINING) -> Evaluation:
+    def evaluate(
+        self, program: Program, level: Level = Level.TRAINING, *, fresh: bool = False
+    ) -> Evaluation:
         raise WorkerDiedError("gone")
 
 
