@@ -14,8 +14,15 @@ from tirgym.harness.program import Program
 from tirgym.harness.recheck import evaluate_fresh
 from tirgym.harness.static_profile import roofline, static_profile
 from tirgym.harness.target import Target
-from tirgym.harness.vendor import VendorResult, measure_vendor, vendor_libraries
-from tirgym.kernels_suite.kernel import Workload
+from tirgym.harness.vendor import (
+    LIBRARIES,
+    VendorResult,
+    has_call,
+    measure_vendor,
+    vendor_libraries,
+)
+from tirgym.kernels_suite.kernel import Kernel, Workload
+from tirgym.kernels_suite.registry import LOCAL_SUITE
 
 __all__ = ["BaselineRow", "measure_baselines"]
 
@@ -57,14 +64,23 @@ def measure_baselines(
     rows = [_compiled("naive", "unscheduled IR", evaluate_fresh(evaluator, start), start)]
     announce("default")
     rows.append(_default(start, evaluator))
-    libraries = vendor_libraries(workload.kernel.name) if workload.kernel.suite != "local" else ()
+    libraries = (
+        vendor_libraries(workload.kernel.name) if workload.kernel.suite != LOCAL_SUITE else ()
+    )
     for library in libraries:
         announce(library)
         rows.append(_vendor(measure_vendor(workload, target, library), start))
     if not libraries:
-        why = "no installed library has one call for this kernel"
-        rows.append(BaselineRow("vendor", "none", "none", why))
+        rows.append(BaselineRow("vendor", "none", "none", missing_vendor(workload.kernel)))
     return tuple(rows)
+
+
+def missing_vendor(kernel: Kernel) -> str:
+    """Why there is no vendor row: no library has one call for `kernel`, or it is not installed."""
+    known = [name for name in LIBRARIES if has_call(name, kernel.name)]
+    if kernel.suite == LOCAL_SUITE or not known:
+        return "no library has one call for this kernel"
+    return f"{' or '.join(known)} has one, but is not installed"
 
 
 def _default(start: Program, evaluator: LocalEvaluator) -> BaselineRow:

@@ -22,7 +22,7 @@ from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Regime, Workload
 
-__all__ = ["LIBRARIES", "VendorResult", "measure_vendor", "vendor_libraries"]
+__all__ = ["LIBRARIES", "VendorResult", "has_call", "measure_vendor", "vendor_libraries"]
 
 LIBRARIES: Mapping[str, tuple[str, str, str]] = {
     "numpy": ("numpy", "tirgym.harness.vendor_numpy", "NUMPY"),
@@ -48,13 +48,19 @@ class VendorResult:
     speedup_ci: tuple[float, float] | None = None
 
 
+def has_call(library: str, kernel: str) -> bool:
+    """Whether `library`, installed or not, has a call for the suite kernel called `kernel`."""
+    _, module, table = LIBRARIES[library]
+    return kernel in getattr(import_module(module), table)
+
+
 def vendor_libraries(kernel: str) -> tuple[str, ...]:
     """Installed libraries that have a call for the suite kernel called `kernel`."""
-    found = []
-    for name, (package, module, table) in LIBRARIES.items():
-        if find_spec(package) is not None and kernel in getattr(import_module(module), table):
-            found.append(name)
-    return tuple(found)
+    return tuple(
+        name
+        for name, (package, _, _) in LIBRARIES.items()
+        if find_spec(package) is not None and has_call(name, kernel)
+    )
 
 
 def measure_vendor(

@@ -10,6 +10,7 @@ from fakes import verdict
 
 from tirgym.harness import baselines_report
 from tirgym.harness.status import Status
+from tirgym.kernels_suite.registry import load_kernel
 
 Cli = Callable[..., Any]
 
@@ -36,7 +37,12 @@ def test_a_baseline_that_fails_is_said_and_not_hidden(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(baselines_report, "evaluate_fresh", lambda *_: verdict(Status.WRONG_RESULT))
+    monkeypatch.setattr(baselines_report, "vendor_libraries", lambda kernel: ())
     done = cli("baseline", "softmax", "-s", "tiny")
     assert done.code == 1
     assert "wrong_result: scripted wrong_result" in done.out
-    assert "no installed library has one call for this kernel" in done.out
+    assert "torch has one, but is not installed" in done.out
+
+
+def test_a_kernel_that_no_library_has_says_so() -> None:
+    assert "no library" in baselines_report.missing_vendor(load_kernel("blur"))
