@@ -9,7 +9,7 @@ import numpy as np
 
 from tirgym.kernels_suite.kernel import Array, Tensor
 
-__all__ = ["ALIGNMENT", "GUARD_BYTES", "GuardedBuffer", "Poison"]
+__all__ = ["ALIGNMENT", "GUARD_BYTES", "GuardedBuffer", "Poison", "same_bits"]
 
 ALIGNMENT = 64
 """Bytes; what TVM's kernels assume, and what DLPack import asks for."""
@@ -27,6 +27,17 @@ class Poison(IntEnum):
     """the largest finite value: survives a maximum whose initial value was dropped"""
     LOW = 2
     """the smallest finite value: survives a minimum whose initial value was dropped"""
+
+
+def same_bits(one: Array, two: Array) -> bool:
+    """Whether two C-contiguous arrays hold the same bytes."""
+    if one.nbytes != two.nbytes:
+        return False
+    word = next(
+        w for w in (np.uint64, np.uint32, np.uint16, np.uint8) if one.nbytes % w(0).itemsize == 0
+    )
+    a, b = (np.ascontiguousarray(array).reshape(-1).view(word) for array in (one, two))
+    return bool(np.array_equal(a, b))
 
 
 def poison_value(dtype: np.dtype[Any], poison: Poison) -> Any:
@@ -111,4 +122,4 @@ class GuardedBuffer:
 
     def changed(self, values: Array) -> bool:
         """Whether any bit differs from `values`."""
-        return not np.array_equal(self.array.view(np.uint8), values.view(np.uint8))
+        return not same_bits(self.array, values)

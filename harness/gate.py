@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tirgym.harness.buffers import GuardedBuffer, Poison
+from tirgym.harness.buffers import GuardedBuffer, Poison, same_bits
 from tirgym.harness.evaluation import GateReport
 from tirgym.harness.judge import Compare, Expected, Verdict, judge, judge_with
 from tirgym.harness.status import Status
@@ -132,7 +132,7 @@ class Bench:
     def same_bits(self, bits: tuple[bytes, ...]) -> bool:
         """Whether the outputs equal an earlier copy."""
         return all(
-            np.array_equal(b.array.view(np.uint8).reshape(-1), np.frombuffer(old, np.uint8))
+            same_bits(b.array, np.frombuffer(old, np.uint8))
             for b, old in zip(self.outputs, bits, strict=True)
         )
 

@@ -18,7 +18,7 @@ from tirgym.harness.buffers import GuardedBuffer, Poison
 from tirgym.harness.evaluation import GateReport, Level, Measurement
 from tirgym.harness.file_lock import FileLock
 from tirgym.harness.gate import Bench, GateOutcome, InputSet, check, run_gate
-from tirgym.harness.judge import Expected, judge, judge_with
+from tirgym.harness.judge import Expected, Verdict, judge, judge_with
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 from tirgym.harness.timing import (
@@ -168,12 +168,12 @@ class Workbench:
         for buffer, reference, scale in zip(self.baseline.outputs, references, scales, strict=True):
             name, own = buffer.tensor.name, buffer.array.copy()
             expected.append(Expected.of(name, reference, own, self.terms, scale))
-        made = InputSet(regime, inputs, tuple(expected))
-        self.require_sound(made)
-        return made
+        return self.require_sound(InputSet(regime, inputs, tuple(expected)))
 
-    def require_sound(self, made: InputSet) -> None:
-        """The unscheduled program must be right before anything is judged against it."""
+    def require_sound(self, made: InputSet) -> InputSet:
+        """The unscheduled program must be right before anything is judged against it; answers the
+        set with its verdicts."""
+        verdicts: list[Verdict] = []
         failure = self.baseline.damage(made)
         if not failure:
             own = tuple(e.unscheduled for e in made.expected)
@@ -188,6 +188,8 @@ class Workbench:
                 f"the unscheduled program of {self.workload} fails its own gate: "
                 f"{made.regime}: {failure}; its build and its reference disagree"
             )
+        known = zip(made.expected, verdicts, strict=True)
+        return replace(made, expected=tuple(replace(e, own=v) for e, v in known))
 
     def pooled(self, regime: Regime, epoch: int) -> InputSet:
         """A set of the current pool; older pools and the least used sets are dropped."""

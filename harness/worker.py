@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -175,15 +176,7 @@ class Worker:
 
     def __init__(self, limits: WorkerLimits, operations: str = OPERATIONS) -> None:
         mine, theirs = socket.socketpair()
-        self._output = (
-            os.open(
-                os.path.realpath(tempfile.gettempdir()),
-                os.O_TMPFILE | os.O_RDWR | os.O_APPEND,
-                0o600,
-            )
-            if hasattr(os, "O_TMPFILE")
-            else _unlinked_file()
-        )
+        self._output = unlinked_file()
         self._server = fork_server()
         try:
             with theirs:
@@ -257,10 +250,12 @@ class Worker:
         return f"{how}: {printed}" if printed else how
 
 
-def _unlinked_file() -> int:
+def unlinked_file() -> int:
+    """Descriptor of an empty file without a name, gone when the last process closes it. Writes go
+    to its end, so that it can be emptied while another process writes."""
     fd, path = tempfile.mkstemp(prefix="tirgym-worker-")
     os.unlink(path)
-    os.set_inheritable(fd, False)
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
     return fd
 
 

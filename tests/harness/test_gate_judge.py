@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,16 @@ def test_another_order_of_summation_passes(dtype: str) -> None:
 def test_the_same_bits_are_recognised() -> None:
     expected = expected_product()
     assert judge(expected.unscheduled.copy(), expected).bit_identical
+
+
+def test_a_known_verdict_is_reused_for_the_same_bits_alone() -> None:
+    expected = expected_product()
+    known = replace(expected, own=judge(expected.unscheduled, expected))
+    assert judge(expected.unscheduled.copy(), known) is known.own
+    wrong = expected.unscheduled.copy()
+    wrong[0, 0] = -wrong[0, 0]
+    assert judge(wrong, known).failure
+    assert judge(expected.unscheduled.reshape(N, M), known).failure
 
 
 def float16_accumulation(a: Array, b: Array) -> Array:
