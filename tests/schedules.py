@@ -98,12 +98,55 @@ def _rewritten(_: Any) -> Any:
     return main
 
 
+def _recomputed(_: Any) -> Any:
+    """Row sums that are computed four times over."""
+    from tvm.script import tirx as T
+
+    @T.prim_func(s_tir=True)
+    def main(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8,), "float32")) -> None:  # type: ignore[valid-type]
+        for i, _again, k in T.grid(8, 4, 16):
+            with T.sblock("B"):
+                v_i, v_k = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[v_i] = T.float32(0)  # type: ignore[index]
+                B[v_i] = B[v_i] + A[v_i, v_k]  # type: ignore[index]
+
+    return main
+
+
+def _repeated(_: Any) -> Any:
+    """Each element is written four times over."""
+    from tvm.script import tirx as T
+
+    @T.prim_func(s_tir=True)
+    def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")) -> None:  # type: ignore[valid-type]
+        for _again, i in T.grid(4, 8):
+            with T.sblock("B"):
+                v_i = T.axis.spatial(8, i)
+                B[v_i] = A[v_i] * T.float32(2)  # type: ignore[index]
+
+    return main
+
+
+def _broadcast(_: Any) -> Any:
+    a = te.placeholder((8,), "float32", "A")
+    x = te.placeholder((8, 16), "float32", "X")
+    q = te.compute((8,), lambda i: a[i] + tirx.const(1.0, "float32"), "Q")
+    p = te.compute((8,), lambda i: q[i] * tirx.const(2.0, "float32"), "P")
+    c = te.compute((8, 16), lambda i, j: p[i] + x[i, j], "C")
+    d = te.compute((8, 16), lambda i, j: c[i, j] * c[i, j], "D")
+    return te.create_prim_func([a, x, d])
+
+
 _LOCAL: dict[str, Callable[[Any], Any]] = {
     "chain": _chain,
     "byte_dots": _byte_dots,
     "row_dots": _row_dots,
     "prefix": _prefix,
     "rewritten": _rewritten,
+    "recomputed": _recomputed,
+    "repeated": _repeated,
+    "broadcast": _broadcast,
 }
 
 

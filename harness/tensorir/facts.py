@@ -69,6 +69,8 @@ class BlockView(NamedTuple):
     """a reduction iterator is part of a written index"""
     ordered: bool
     """the result may depend on the order of its iterations"""
+    accumulates: bool
+    """one store, `x = x op term` with an associative, commutative op"""
     intrinsic: bool
     """the body is no TensorIR that transforms could look into"""
     plain_write: tuple[int, ...] | None
@@ -196,6 +198,7 @@ def _make_view(block: Block) -> BlockView:
         overlaps=overlaps,
         reduces_into_index=not reducers.isdisjoint(written),
         ordered=_is_ordered(facts.node, overlaps, bool(reducers), known),
+        accumulates=type(facts.node.body) is BufferStore and _accumulates(facts.node.body),
         intrinsic=_is_opaque(facts.node),
         plain_write=_plain_write(block),
     )

@@ -27,9 +27,9 @@ def register_intrinsic(name: str) -> str:
 
 @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
 def _dot_16x4_description(
-    A: T.Buffer((4,), "uint8", offset_factor=1),
-    B: T.Buffer((16, 4), "int8", offset_factor=1),
-    C: T.Buffer((16,), "int32", offset_factor=1),
+    A: T.Buffer((4,), "uint8", offset_factor=1),  # type: ignore[valid-type]
+    B: T.Buffer((16, 4), "int8", offset_factor=1),  # type: ignore[valid-type]
+    C: T.Buffer((16,), "int32", offset_factor=1),  # type: ignore[valid-type]
 ) -> None:
     with T.sblock("root"):
         T.reads(C[0:16], A[0:4], B[0:16, 0:4])
@@ -43,9 +43,9 @@ def _dot_16x4_description(
 
 @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
 def _dot_16x4_vnni(
-    A: T.Buffer((4,), "uint8", offset_factor=1),
-    B: T.Buffer((16, 4), "int8", offset_factor=1),
-    C: T.Buffer((16,), "int32", offset_factor=1),
+    A: T.Buffer((4,), "uint8", offset_factor=1),  # type: ignore[valid-type]
+    B: T.Buffer((16, 4), "int8", offset_factor=1),  # type: ignore[valid-type]
+    C: T.Buffer((16,), "int32", offset_factor=1),  # type: ignore[valid-type]
 ) -> None:
     with T.sblock("root"):
         T.reads(C[0:16], A[0:4], B[0:16, 0:4])

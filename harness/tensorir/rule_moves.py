@@ -106,7 +106,7 @@ def left_behind(facts: Facts, t: Any, asked: int) -> int:
 def _leaves(facts: Facts, block: int, chain: int) -> bool:
     """Whether a producer of `block` is left idle when the block goes below the loops `chain`."""
     for producer in facts.producers[block]:
-        if facts.once[producer]:
+        if facts.once[producer] or not facts.views[producer].reads:
             continue
         kept = chain
         for reader in facts.consumers[producer]:
@@ -129,13 +129,16 @@ def _idles(facts: Facts, block: int, chain: int) -> bool:
 
 
 def idle_blocks(facts: Facts) -> int:
-    """Blocks that are recomputed in a loop without any of their readers; no legal state has one."""
+    """Blocks that read, and are recomputed in a loop without any of their readers.
+
+    No legal state has one. Initialisations may be repeated: they read nothing.
+    """
     found = 0
     for i, block in enumerate(facts.blocks):
         private = facts.chain[i]
         for consumer in facts.consumers[i]:
             private &= ~facts.chain[consumer]
-        if not facts.once[i] and not injective(facts, block, private):
+        if not facts.once[i] and facts.views[i].reads and not injective(facts, block, private):
             found |= 1 << i
     return found
 

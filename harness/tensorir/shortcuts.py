@@ -83,18 +83,12 @@ def _rfactor(facts: Facts, t: Any, asked: int) -> Verdict:
             continue
         if not _factorable(facts, loop.blocks[0], loop.var):
             continue
-        if loop.var in facts.views[loop.blocks[0]].reduce_vars and _plain_sum(
-            facts, loop.blocks[0]
-        ):
+        view = facts.views[loop.blocks[0]]
+        if loop.var in view.reduce_vars and view.accumulates:
             accepted |= 1 << i
         else:
             undecided |= 1 << i
     return accepted, asked & ~accepted & ~undecided
-
-
-def _plain_sum(facts: Facts, block: int) -> bool:
-    """One store: a reduction that the compiler knows; tuples (argmax) go to trial."""
-    return type(facts.blocks[block].facts.node.body) is BufferStore
 
 
 def _factorable(facts: Facts, index: int, var: int) -> bool:

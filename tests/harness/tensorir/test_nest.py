@@ -1,0 +1,97 @@
+"""The walk over loops, blocks and accesses, and the facts that are derived from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from schedules import apply_all, begin
+from tvm.tirx import FloorDiv, FloorMod, IntImm, Var
+
+from tirgym.harness.tensorir.facts import bits
+from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, VECTORIZED, linear
+from tirgym.harness.tensorir.random_schedules import WEIGHTS, random_program
+from tirgym.harness.transforms import TRANSFORMS, default_vocabulary
+
+
+def _var(name: str) -> Var:
+    return Var(name, "int32")
+
+
+def test_linear_forms() -> None:
+    i, j = _var("i"), _var("j")
+    found = linear(i * 8 + j * 2 - 3)
+    assert found.coefficients == {hash(i): 8.0, hash(j): 2.0}
+    assert (found.constant, found.exact, found.fuzzy) == (-3.0, True, frozenset())
+    found = linear(FloorDiv(i, IntImm("int32", 4)) + j)
+    assert not found.exact
+    assert found.coefficients[hash(i)] == 0.25
+    assert hash(i) in found.fuzzy
+    assert hash(j) not in found.fuzzy
+    found = linear(FloorMod(i, IntImm("int32", 4)) * 16)
+    assert found.coefficients[hash(i)] == 16.0
+    assert not found.indirect
+
+
+def test_data_dependent_reads_are_indirect() -> None:
+    (block,) = begin("gather").nest.blocks
+    starts = [start for read in block.facts.reads for start, _ in read.region]
+    assert [start.indirect for start in starts].count(True) == 1
+
+
+def test_loops_and_blocks_come_in_pre_order() -> None:
+    nest = apply_all(begin("softmax"), "ComputeAt(block=2, loop=6)").nest
+    assert [loop.index for loop in nest.loops] == list(range(len(nest.loops)))
+    for loop in nest.loops:
+        assert loop.chain[-1] == loop.index
+        assert loop.parent == (loop.chain[-2] if len(loop.chain) > 1 else -1)
+        assert all(loop.index in nest.blocks[b].chain for b in loop.blocks)
+    handles = apply_all(begin("softmax"), "ComputeAt(block=2, loop=6)").schedule
+    names = [handles.get(b).name_hint for b in handles.get_child_blocks(handles.get_sblock("root"))]
+    assert [block.facts.name for block in nest.blocks] == names
+
+
+def test_facts_of_a_contraction() -> None:
+    program = begin("matmul", m=16, n=24, k=32)
+    (block,) = program.nest.blocks
+    assert block.facts.iter_types == (SPATIAL, SPATIAL, REDUCE)
+    assert block.facts.has_init
+    facts = program.facts
+    assert bits(facts.reduced[0]) == [2]
+    assert facts.once == [True]
+    assert facts.work == facts.domain == 16 * 24 * 32
+    assert bits(facts.outputs) == [0]
+
+
+def test_facts_of_a_recomputed_block() -> None:
+    program = apply_all(begin("softmax", m=8, n=16), "ComputeAt(block=2, loop=7)")
+    facts = program.facts
+    assert facts.once == [True, True, False, True]
+    assert facts.work == 8 * 16 * 3 + 8 * 16 * 16
+    assert facts.producers[3] == [1, 2]
+    assert facts.consumers[2] == [3]
+    assert bits(facts.complete) == [1, 3]
+    assert bits(facts.reduction) == [0, 2]
+
+
+def test_marks_are_seen() -> None:
+    nest = apply_all(begin("chain"), "Vectorize(loop=1); UnrollPragma(loop=2, max_step=16)").nest
+    assert nest.loops[1].kind == VECTORIZED
+    assert [loop.annotated for loop in nest.loops] == [False, False, True, False]
+
+
+def test_accumulation_is_told_from_order() -> None:
+    update = apply_all(begin("matmul", m=16, n=24, k=32), "DecomposeReduction(loop=2)")
+    assert [view.ordered for view in update.facts.views] == [False, False]
+    assert [view.ordered for view in begin("prefix").facts.views] == [True]
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "matmul_bias_gelu"])
+def test_random_programs_get_deep_and_repeat(kernel: str) -> None:
+    vocabulary = default_vocabulary()
+    made = [
+        random_program(begin(kernel), np.random.default_rng(3), 14, vocabulary) for _ in range(2)
+    ]
+    assert made[0].steps == made[1].steps
+    assert len(made[0].steps) == 14
+    assert made[0].ir_key == made[1].ir_key
+    assert set(WEIGHTS) <= set(TRANSFORMS)
