@@ -182,9 +182,7 @@ class EvaluationRun:
         finding = static_finding(self.program, size_only=not self.verify)
         self.static_s = time.perf_counter() - began
         if finding:
-            return self.finished(
-                Evaluation(Status.ILLEGAL, self.ir_key, message=finding, level=self.level)
-            )
+            return self.finished(self.settle(Outcome(Status.ILLEGAL, message=finding)))
         attempt = Attempt(self.workshop, self.program)
         found: list[Record] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -284,6 +285,25 @@ def test_verdicts_of_a_local_kernel_end_when_its_reference_is_edited(tmp_path: P
         found = evaluator.evaluate(TensorIRProgram.start(edited_kernel, host()))
         assert found.measurement is not None
         assert not found.measurement.reused
+
+
+def _check_in_child(answers: Any) -> None:
+    with quick() as made:
+        answers.put(str(made.check(tiled(), Level.TRAINING).status))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_has_workers_of_its_own(evaluator: LocalEvaluator) -> None:
+    """As `AsyncVectorEnv` makes them: forked after the parent has used an evaluator."""
+    assert evaluator.check(tiled(), Level.TRAINING).status is Status.PASSED
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=_check_in_child, args=(answers,))
+    child.start()
+    assert answers.get(timeout=120) == "passed"
+    child.join(30)
+    assert child.exitcode == 0
+    assert evaluator.check(tiled(), Level.TRAINING).status is Status.PASSED
 
 
 SCRIPT = """

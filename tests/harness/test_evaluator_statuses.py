@@ -81,7 +81,9 @@ def test_illegal_by_a_static_check() -> None:
     program = written_as(lambda a, i, j: extern("float32", "sinf", a[i, j]))
     with LocalEvaluator(host(), store=":memory:") as checking:
         found = checking.evaluate(program)
+        assert [r.status for r in checking.store.records()] == [Status.ILLEGAL]
     assert found.status is Status.ILLEGAL
+    assert found.code_key == ""
     assert "sinf" in found.message
 
 
