@@ -146,7 +146,7 @@ def _children(node: Any) -> Iterator[Any]:
         yield from getattr(node, part, None) or ()
 
 
-_FACTS = NodeCache(1 << 13)
+_FACTS = NodeCache(1 << 11)
 
 
 def body_facts(block: Any) -> BodyFacts:
@@ -159,7 +159,7 @@ def body_facts(block: Any) -> BodyFacts:
     return _FACTS.put(block, collector.facts())  # type: ignore[no-any-return]
 
 
-_LOADS = NodeCache(1 << 13)
+_LOADS = NodeCache(1 << 11)
 
 
 def plain_loads(block: Any) -> tuple[tuple[str, tuple[int, ...], tuple[Any, ...]], ...]:

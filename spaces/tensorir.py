@@ -51,7 +51,7 @@ _READ_STRIDE, _WRITE_STRIDE = int(EdgeType.READ_STRIDE), int(EdgeType.WRITE_STRI
 _NO_STRIDE = (0.0, True)
 _SURELY_BOUNDED = 60
 """Up to this many loops and blocks every feature is within BOUND by construction."""
-_CACHE_LIMIT = 1 << 13
+_CACHE_LIMIT = 1 << 10
 
 
 def _log(x: float) -> float:

@@ -77,9 +77,9 @@ class BlockView(NamedTuple):
     """position of the iterator that is dimension d of the one written region; None if not plain"""
 
 
-_VIEWS = NodeCache(1 << 13)
-_ORDERED = NodeCache(1 << 13)
-_SIZES = NodeCache(1 << 13)
+_VIEWS = NodeCache(1 << 11)
+_ORDERED = NodeCache(1 << 11)
+_SIZES = NodeCache(1 << 11)
 
 
 def _mentions(expr: Any, buffer: int) -> bool:

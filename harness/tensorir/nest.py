@@ -143,9 +143,9 @@ class NodeCache:
         return value
 
 
-_LINEAR = NodeCache(1 << 16)
-_FACTS = NodeCache(1 << 13)
-_BUFFERS = NodeCache(1 << 12)
+_LINEAR = NodeCache(1 << 12)
+_FACTS = NodeCache(1 << 11)
+_BUFFERS = NodeCache(1 << 10)
 
 
 def _collect(
@@ -255,8 +255,8 @@ def block_facts(node: Any) -> BlockFacts:
 
 
 _BODY = {For: "loop", SBlockRealize: "block", SeqStmt: "sequence"}
-_LOOPS = NodeCache(1 << 13)
-_SEQUENCES = NodeCache(1 << 12)
+_LOOPS = NodeCache(1 << 12)
+_SEQUENCES = NodeCache(1 << 10)
 _item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 
 
@@ -319,7 +319,7 @@ def read_nest(mod: tx.PrimFunc | Any) -> LoopNest:
     return LoopNest(root, loops, blocks)
 
 
-_PLACED = NodeCache(1 << 13)
+_PLACED = NodeCache(1 << 11)
 
 
 def _placed(realize: Any) -> tuple[BlockFacts, tuple[Linear, ...], bool]:
