@@ -215,6 +215,21 @@ def test_ctrl_c_verifies_what_was_found(tmp_path: Path) -> None:
     assert saved.status == "passed"
 
 
+def test_a_talkative_kernel_and_agent_leave_stdout_to_the_result(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = (ROOT / "examples" / "my_kernel.py").read_text()
+    (tmp_path / "loud.py").write_text(f"print('kernel')\n{example}")
+    (tmp_path / "loud_agent.py").write_text(
+        "class Loud:\n    name = 'loud'\n    def run(self, search):\n        print('agent')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    kernel = ("optimize", f"{tmp_path}/loud.py:my_kernel", "-s", "n=32")
+    done = cli(*kernel, "--agent", "loud_agent:Loud", "--json")
+    assert done.json()["agent"] == "loud"
+    assert {"kernel", "agent"} <= set(done.err.splitlines())
+
+
 def test_own_kernel_in_ten_lines() -> None:
     kernel = f"{ROOT / 'examples' / 'my_kernel.py'}:my_kernel"
     arguments = ["optimize", kernel, "-s", "n=32", "--agent", "random", "--trials", "2", "--json"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,7 +71,7 @@ def optimize_command(
 
     from tirgym.baselines.optimize import optimize
 
-    with _progress(f"{workload} with {player.name}") as advance:
+    with _progress(f"{workload} with {player.name}") as advance, redirect_stdout(sys.stderr):
         result = optimize(
             workload, player, trials, seconds, seed, target=target, out=out, progress=advance
         )

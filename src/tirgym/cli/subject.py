@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,8 +106,9 @@ def named_workload(name: str) -> Workload:
     if ".py" not in name:
         return load_workload(name)
     try:
-        workload = load_workload(name)
-        build_of(workload)
+        with redirect_stdout(sys.stderr):  # stdout is for results
+            workload = load_workload(name)
+            build_of(workload)
     except _USER_ERRORS as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
