@@ -56,8 +56,8 @@ HAND_SCHEDULES: dict[str, str] = {
         RFactor(loop=2) Vectorize(loop=2)
     """,
     "log_softmax": """
-        Split(loop=3, factor=16) RFactor(loop=4) Split(loop=1, factor=16) RFactor(loop=2)
-        Vectorize(loop=2)
+        ComputeInline(block=1) ComputeInline(block=1) Split(loop=3, factor=16) RFactor(loop=4)
+        Split(loop=1, factor=16) RFactor(loop=2) Vectorize(loop=2)
     """,
     "layernorm": """
         ComputeInline(block=1) Split(loop=3, factor=16) RFactor(loop=4) Vectorize(loop=4)

@@ -51,16 +51,18 @@ SOFTMAX = Kernel(
 
 
 def build_log_softmax(shape: Shape) -> PrimFunc:
-    """out = x - max(x) - log(sum(exp(x - max(x)))), row by row, in four stages."""
+    """out = x - max(x) - log(sum(exp(x - max(x)))), row by row, in six stages."""
     from tvm import te, tirx
 
     m, n = shape["m"], shape["n"]
     x = te.placeholder((m, n), "float32", "x")
     k, r = te.reduce_axis((0, n), "k"), te.reduce_axis((0, n), "r")
     top = te.compute((m,), lambda i: te.max(x[i, k], axis=k), "top")
-    total = te.compute((m,), lambda i: te.sum(tirx.exp(x[i, r] - top[i]), axis=r), "total")
+    moved = te.compute((m, n), lambda i, j: x[i, j] - top[i], "moved")
+    power = te.compute((m, n), lambda i, j: tirx.exp(moved[i, j]), "power")
+    total = te.compute((m,), lambda i: te.sum(power[i, r], axis=r), "total")
     log = te.compute((m,), lambda i: tirx.log(total[i]), "log")
-    out = te.compute((m, n), lambda i, j: x[i, j] - top[i] - log[i], "out")
+    out = te.compute((m, n), lambda i, j: moved[i, j] - log[i], "out")
     return te.create_prim_func([x, out])
 
 
