@@ -43,7 +43,7 @@ HEADROOM = 1.2
 CONTROL = "control"
 """Tag of kernels without known headroom."""
 MAX_CONTROLS = 6
-ATTEMPTS = 3
+ATTEMPTS = 5
 """Measurements of a program whose timings are noisy."""
 Progress = Callable[[int, int, str], None]
 Findings = Iterator["Finding"]
