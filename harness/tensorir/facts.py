@@ -14,7 +14,7 @@ import tvm
 import tvm.target.codegen
 from tvm.ir.expr import TensorLoad
 from tvm.s_tir.schedule import _ffi_api as ffi
-from tvm.tirx import Add, Bind, BufferStore, IntImm, Max, Min, Mul, SeqStmt, Var
+from tvm.tirx import Add, Bind, BufferStore, FloorDiv, FloorMod, IntImm, Max, Min, Mul, SeqStmt, Var
 
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.nest import (
@@ -75,6 +75,8 @@ class BlockView(NamedTuple):
     """the body is no TensorIR that transforms could look into"""
     plain_write: tuple[int, ...] | None
     """position of the iterator that is dimension d of the one written region; None if not plain"""
+    packed_write: bool
+    """the one written region is plain but for iterators v split into v // f and v % f"""
 
 
 _VIEWS = NodeCache(1 << 11)
@@ -161,6 +163,35 @@ def _plain_write(block: Block) -> tuple[int, ...] | None:
     return tuple(found)
 
 
+def _packed_write(block: Block) -> bool:
+    """Whether each iterator is one dimension, or two that are its quotient and remainder."""
+    facts = block.facts
+    if len(facts.writes) != 1:
+        return False
+    plain: list[int] = []
+    quotients: list[tuple[int, int]] = []
+    remainders: list[tuple[int, int]] = []
+    for dimension in facts.node.writes[0].region:
+        index = dimension.min
+        kind = type(index)
+        if kind is Var:
+            plain.append(hash(index))
+        elif kind in (FloorDiv, FloorMod) and type(index.a) is Var and type(index.b) is IntImm:
+            part = (hash(index.a), index.b.value)
+            (quotients if kind is FloorDiv else remainders).append(part)
+        else:
+            return False
+    split = [handle for handle, _ in quotients]
+    used = sorted(plain + split)
+    needed = {h for h, e in zip(facts.iter_handles, facts.iter_extents, strict=True) if e != 1}
+    return (
+        sorted(quotients) == sorted(remainders)
+        and len(set(used)) == len(used)
+        and needed.issubset(used)
+        and all(extent == 1 for _, extent in facts.writes[0].region)
+    )
+
+
 def _make_view(block: Block) -> BlockView:
     facts = block.facts
     spatial: set[int] = set()
@@ -176,6 +207,7 @@ def _make_view(block: Block) -> BlockView:
             lanes.update(v for v in terms if v not in binding.fuzzy)
     reads = tuple(dict.fromkeys(r.buffer.handle for r in facts.reads))
     writes = tuple(dict.fromkeys(w.buffer.handle for w in facts.writes))
+    plain = _plain_write(block)
     known = all(t in (SPATIAL, REDUCE) for t in facts.iter_types)
     overlaps = not set(reads).isdisjoint(writes)
     reducers = {h for h, t in zip(facts.iter_handles, facts.iter_types, strict=True) if t == REDUCE}
@@ -200,7 +232,8 @@ def _make_view(block: Block) -> BlockView:
         ordered=_is_ordered(facts.node, overlaps, bool(reducers), known),
         accumulates=type(facts.node.body) is BufferStore and _accumulates(facts.node.body),
         intrinsic=_is_opaque(facts.node),
-        plain_write=_plain_write(block),
+        plain_write=plain,
+        packed_write=plain is None and _packed_write(block),
     )
 
 

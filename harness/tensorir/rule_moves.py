@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tirgym.harness.tensorir.facts import Facts, bits, expression_size, span
@@ -278,6 +279,18 @@ def shared_producer(facts: Facts, t: Any, asked: int) -> int:
     for i, view in enumerate(facts.views):
         if any(r in facts.writers and len(facts.readers[r]) > 1 for r in view.reads):
             refused |= 1 << i
+    return refused
+
+
+def cropped_producer(facts: Facts, t: Any, asked: int) -> int:
+    """ReverseComputeInline of a block that takes only a part of what its producer writes (K)."""
+    refused = 0
+    for i in bits(asked & facts.all_blocks):
+        block = facts.blocks[i].facts
+        domain = math.prod(block.iter_extents)
+        for read in block.reads:
+            if read.buffer.handle in facts.writers and math.prod(read.buffer.shape) != domain:
+                refused |= 1 << i
     return refused
 
 

@@ -23,6 +23,8 @@ I  `ComputeAt` of a block that is read at an index that depends on data binds it
    later transforms corrupt (gather).
 J  a block moved away from a producer that is recomputed for it: storage rewriting then lets the
    producer overwrite its input in place, and the next round reads the result (attention).
+K  `ReverseComputeInline` of a block that crops what its producer padded: the padding is written into
+   the smaller buffer, past the end of its rows and of the buffer (skinny matmul after `PadEinsum`).
 """
 
 from __future__ import annotations
@@ -283,6 +285,12 @@ RULES: tuple[Rule, ...] = (
         "another block reads the buffer that would be dropped",
         ("ReverseComputeInline",),
         moves.shared_producer,
+    ),
+    Rule(
+        "whole producer",
+        "the block takes only a part of what its producer would then write into its buffer",
+        ("ReverseComputeInline",),
+        moves.cropped_producer,
     ),
     Rule(
         "parallel stages",

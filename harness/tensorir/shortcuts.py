@@ -163,6 +163,8 @@ def _inline(facts: Facts, t: Any, asked: int) -> Verdict:
         if block.facts.has_init or len(block.facts.writes) != 1:
             continue
         plain = _identity_store(block)
+        if plain is None and facts.views[i].packed_write:
+            plain = type(block.facts.node.body) is BufferStore
         if plain is None:
             undecided |= 1 << i
         elif plain:
@@ -194,9 +196,22 @@ def _reverse_inline(facts: Facts, t: Any, asked: int) -> Verdict:
             and not other.has_predicate
         ):
             accepted |= 1 << i
-        else:
+        elif _uses_all(block, produced[0]):
             undecided |= 1 << i
     return accepted, asked & ~accepted & ~undecided
+
+
+def _uses_all(block: Block, buffer: int) -> bool:
+    """Whether every iterator that moves is part of the indices at which `buffer` is read."""
+    used = {
+        handle
+        for read in block.facts.reads
+        if read.buffer.handle == buffer
+        for start, _ in read.region
+        for handle in start.coefficients
+    }
+    iterators = zip(block.facts.iter_handles, block.facts.iter_extents, strict=True)
+    return all(extent == 1 or handle in used for handle, extent in iterators)
 
 
 def _maps(block: Block, access: Access) -> bool:
@@ -252,7 +267,7 @@ def _compute_at(facts: Facts, t: Any, asked: int) -> Verdict:
             possible |= 1 << i
     here = facts.blocks[block]
     needed = {w for w in facts.views[block].writes if facts.readers.get(w)}
-    if _solvable(here, here.facts.writes, needed):
+    if facts.views[block].packed_write or _solvable(here, here.facts.writes, needed):
         return possible, asked & ~possible
     return 0, asked & ~possible
 

@@ -158,6 +158,15 @@ CASES: dict[str, list[Case]] = {
     "sole reader": [
         Case("silu", "ComputeInline(block=1)", "ReverseComputeInline(block=1)", hole=True)
     ],
+    "whole producer": [
+        Case(
+            "skinny_matmul",
+            "PadEinsum(block=0, factor=16); CacheRead(block=2, read=0)",
+            "ReverseComputeInline(block=3)",
+            hole=True,
+            shape=(("m", 3), ("n", 20), ("k", 14)),
+        )
+    ],
     "parallel stages": [
         Case(
             "broadcast",
