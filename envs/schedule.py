@@ -142,7 +142,8 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Apply one action; see the class for what is paid and when the episode ends."""
         episode = self._running()
-        transform = self._decode(action)
+        index = self._index(action)
+        transform = self.action_space.transform(index)
         stop = transform is None
         late = not stop and self._out_of_budget(episode)
 
@@ -167,7 +168,8 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
         episode.steps += 1
         episode.over = terminated or truncated
         episode.best_speedup = max(episode.best_speedup, episode.reward.speedup)
-        episode.last = _last_step(transition, status, refusal, evaluation, reward)
+        text = self.action_space.table[index]
+        episode.last = _last_step(text, transition, status, refusal, evaluation, reward)
         return self._observe(), reward, terminated, truncated, self._info()
 
     def action_masks(self) -> NDArray[np.bool_]:
@@ -272,14 +274,14 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
             raise ResetNeeded("the episode is over: call env.reset() before the next step")
         return self._episode
 
-    def _decode(self, action: Any) -> Transform | None:
+    def _index(self, action: Any) -> int:
         if isinstance(action, np.ndarray) and action.size == 1:
             action = action.item()
         whole = isinstance(action, int | np.integer) and not isinstance(action, bool)
         if not whole or not 0 <= action < self.action_space.n:
             last = self.action_space.n - 1
             raise InvalidAction(f"action {action!r}: expected an integer from 0 to {last} (STOP)")
-        return self.action_space.transform(int(action))
+        return int(action)
 
     def _out_of_budget(self, episode: Episode) -> bool:
         if episode.steps + 1 >= self.max_steps:
@@ -358,6 +360,7 @@ def _vocabulary(backend: str, factors: Sequence[int] | None) -> Vocabulary:
 
 
 def _last_step(
+    action: str,
     transition: Transition,
     status: Status | None,
     refusal: str,
@@ -368,7 +371,7 @@ def _last_step(
         status, refusal = evaluation.status, evaluation.message
     return LastStep(
         before=transition.before,
-        action="STOP" if transition.transform is None else str(transition.transform),
+        action=action,
         legal=not transition.rejected,
         status=status.value if status else "",
         message=refusal,
