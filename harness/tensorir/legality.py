@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +16,12 @@ from tirgym.errors import IllegalTransformError
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.handles import Handles, new_schedule
-from tirgym.harness.tensorir.rules import first_refusal, rules_for
-from tirgym.harness.tensorir.shortcuts import SHORTCUTS
+from tirgym.harness.tensorir.rule_limits import missing
+from tirgym.harness.tensorir.rule_storage import meaningful, parameters
+from tirgym.harness.tensorir.rules import Refusal, first_refusal, rules_for
+from tirgym.harness.tensorir.shortcuts import SHORTCUTS, Verdict
 from tirgym.harness.transforms.base import Transform
-from tirgym.harness.vocabulary import Row, RowGroup, Vocabulary
+from tirgym.harness.vocabulary import Row, Vocabulary
 
 if TYPE_CHECKING:
     from tirgym.harness.tensorir.program import TensorIRProgram
@@ -76,21 +80,54 @@ def mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
     return found
 
 
+class _Plan(NamedTuple):
+    """How one kind of transform is decided, with everything looked up beforehand."""
+
+    node_field: str
+    prototype: Transform
+    group_refusals: tuple[Refusal, ...]
+    """rules that look at the node alone"""
+    shortcut: Callable[[Facts, Any, int], Verdict] | None
+    row_refusals: tuple[Refusal, ...]
+    """rules that look at other parameters too"""
+    rows: tuple[Row, ...]
+    """those whose parameters mean something"""
+
+
+@lru_cache(maxsize=16)
+def _plans(vocabulary: Vocabulary) -> tuple[_Plan, ...]:
+    found = []
+    for group in vocabulary.groups:
+        rows = tuple(r for r in group.rows if meaningful(r.prototype))
+        if rows:
+            shortcut = SHORTCUTS.get(group.name)
+            by_group = tuple(r.refused for r in rules_for(group.name, by_row=False))
+            by_row = tuple(
+                r.refused
+                for r in rules_for(group.name, by_row=True)
+                if r.refused not in (missing, parameters)
+            )
+            prototype = rows[0].prototype
+            found.append(_Plan(group.node_field, prototype, by_group, shortcut, by_row, rows))
+    return tuple(found)
+
+
 def _make_mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
     """Rules and shortcuts decide by rows; what is left is tried on copies."""
     facts = program.facts
     blocks = len(facts.blocks)
     actions: list[int] = []
-    for group in vocabulary.groups:
-        asked = _asked(facts, group)
+    for plan in _plans(vocabulary):
+        asked = _asked(facts, plan)
         if not asked:
             continue
-        for row in group.rows:
+        for row in plan.rows:
             if row.block < blocks:
-                legal = _legal_nodes(program, facts, group, row, asked)
+                legal = _legal_nodes(program, facts, plan, row, asked)
+                table = row.actions
                 while legal:
                     low = legal & -legal
-                    action = row.actions.get(low.bit_length() - 1)
+                    action = table.get(low.bit_length() - 1)
                     if action is not None:
                         actions.append(action)
                     legal ^= low
@@ -100,43 +137,41 @@ def _make_mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.b
     return found
 
 
-def _asked(facts: Facts, group: RowGroup) -> int:
+def _asked(facts: Facts, plan: _Plan) -> int:
     """The nodes that exist and that no rule refuses whatever the other parameters are."""
-    node = group.node_field
+    node = plan.node_field
     asked = facts.all_loops if node == "loop" else facts.all_blocks if node == "block" else 1
-    prototype = group.rows[0].prototype
-    for rule in rules_for(group.name, by_row=False):
+    for refused in plan.group_refusals:
         if not asked:
             break
-        asked &= ~rule.refused(facts, prototype, asked)
+        asked &= ~refused(facts, plan.prototype, asked)
     return asked
 
 
-def _legal_nodes(
-    program: TensorIRProgram, facts: Facts, group: RowGroup, row: Row, asked: int
-) -> int:
+def _legal_nodes(program: TensorIRProgram, facts: Facts, plan: _Plan, row: Row, asked: int) -> int:
     """The nodes among `asked` whose transform is legal; the cheapest questions come first."""
     prototype = row.prototype
-    shortcut = SHORTCUTS.get(group.name)
     accepted = 0
-    if shortcut is not None:
-        accepted, refused = shortcut(facts, prototype, asked)
-        asked &= ~refused
-    for rule in rules_for(group.name, by_row=True):
+    if plan.shortcut is not None:
+        accepted, impossible = plan.shortcut(facts, prototype, asked)
+        asked &= ~impossible
+    for refused in plan.row_refusals:
         if not asked:
             return 0
-        asked &= ~rule.refused(facts, prototype, asked)
-    for node in bits(asked & ~accepted):
-        if node not in row.actions or not _tried(program, _member(group, row, node)):
-            asked &= ~(1 << node)
+        asked &= ~refused(facts, prototype, asked)
+    undecided = asked & ~accepted
+    if undecided:
+        for node in bits(undecided):
+            if node not in row.actions or not _tried(program, _member(plan, row, node)):
+                asked &= ~(1 << node)
     return asked
 
 
-def _member(group: RowGroup, row: Row, node: int) -> Transform:
+def _member(plan: _Plan, row: Row, node: int) -> Transform:
     """The transform of `row` that acts on `node`."""
-    if not group.node_field:
+    if not plan.node_field:
         return row.prototype
-    return replace(row.prototype, **{group.node_field: node})  # type: ignore[type-var]
+    return replace(row.prototype, **{plan.node_field: node})  # type: ignore[type-var]
 
 
 def _tried(program: TensorIRProgram, transform: Transform) -> bool:

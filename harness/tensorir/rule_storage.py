@@ -20,6 +20,7 @@ __all__ = [
     "annotated_block",
     "foreign_intrinsic",
     "intermediates_only",
+    "meaningful",
     "no_contraction",
     "no_layout",
     "no_padding",
@@ -50,9 +51,15 @@ _ACCEPTED: dict[str, Callable[[Any], bool]] = {
 }
 
 
+def meaningful(t: Any) -> bool:
+    """Whether the parameters of a transform can mean something in some program."""
+    accepts = _ACCEPTED.get(t.name)
+    return accepts is None or accepts(t)
+
+
 def parameters(facts: Facts, t: Any, asked: int) -> int:
     """Parameters that no program can take."""
-    return 0 if _ACCEPTED[t.name](t) else EVERYTHING
+    return 0 if meaningful(t) else EVERYTHING
 
 
 def _written(facts: Facts, block: int) -> Buffer | None:

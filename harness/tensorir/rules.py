@@ -42,10 +42,14 @@ from tirgym.harness.transforms.base import Transform
 
 __all__ = [
     "RULES",
+    "Refusal",
     "Rule",
     "first_refusal",
     "rules_for",
 ]
+
+
+Refusal = Callable[[Facts, Any, int], int]
 
 
 class Rule(NamedTuple):
@@ -59,7 +63,7 @@ class Rule(NamedTuple):
     reason: str
     kinds: tuple[str, ...]
     """class names of the transforms it judges; empty: all"""
-    refused: Callable[[Facts, Any, int], int]
+    refused: Refusal
     by_row: bool = False
     """the answer depends on more than the node: on a factor, or on the block that is moved"""
 
