@@ -22,6 +22,12 @@ def test_every_mutant_of_a_kernel_is_rejected(cli: Cli) -> None:
     assert record["mutants"] >= 5
 
 
+def test_right_schedules_are_not_rejected(cli: Cli) -> None:
+    record = cli("gate", "selftest", "relu", "--schedules", "3", "--json").json()
+    assert record["schedules"]["judged"] == 3
+    assert record["schedules"]["false_rejections"] == 0
+
+
 def test_a_gate_that_passes_everything_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     report = GateReport(("normal",), 0.0, True)
     blind = GateCheck(Status.PASSED, "code", report, "")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tirgym.cli.options import JsonFlag
-from tirgym.cli.output import print_json, print_table, progress_bar, result_console
+from tirgym.cli.output import print_json, print_table, progress_bar, result_console, working
 from tirgym.cli.records import speedup_text
 
 if TYPE_CHECKING:
+    from tirgym.benchmarks.gate_selftest import SelftestReport
     from tirgym.benchmarks.suite_lint import KernelFigures
 
 __all__ = ["lint_command", "selftest_command"]
@@ -57,34 +58,64 @@ def _figures(figures: KernelFigures) -> tuple[str, ...]:
 def selftest_command(
     kernels: KernelsArgument = None,
     quick: Annotated[bool, typer.Option("--quick", help="Three kernels only.")] = False,
+    schedules: Annotated[
+        int,
+        typer.Option(
+            "--schedules",
+            min=0,
+            help="Also judge this many random schedules of each kernel: none may be rejected "
+            "that a second witness finds right.",
+        ),
+    ] = 0,
     json: JsonFlag = False,
 ) -> None:
     """Break every kernel in every way that makes sense, and see that the gate notices.
 
-    The exit code is 1 unless every mutant is rejected and every unbroken kernel passes.
+    The exit code is 1 unless every mutant is rejected, every unbroken kernel passes, and no right
+    schedule is rejected.
     """
     from tirgym.benchmarks.gate_selftest import selftest
 
     with progress_bar("breaking kernels") as advance:
         report = selftest(kernels or None, quick, advance)
+    names = [control.kernel for control in report.controls]
+    study = _judge_schedules(names, schedules) if schedules else None
     if json:
-        print_json(report.to_json())
+        print_json({**report.to_json(), **({"schedules": study} if study else {})})
     else:
-        console = result_console()
-        counts = report.killed_by("kind")
-        rows = [(kind, killed, total) for kind, (killed, total) in counts.items()]
-        print_table("", ("mutation", ">killed", ">of"), rows)
-        for mutant in report.survivors:
-            console.print(f"survived: {mutant.kernel}: {mutant.kind}: {mutant.status}")
-        for control in report.controls:
-            if control.status != "passed":
-                console.print(
-                    f"unbroken, but {control.status}: {control.kernel}: {control.message}"
-                )
-        killed, total = len(report.mutants) - len(report.survivors), len(report.mutants)
-        console.print(
-            f"{killed} of {total} mutants of {len(report.controls)} kernels rejected "
-            f"({report.kill_rate:.1%}) in {report.seconds:.0f} s"
-        )
-    if not report.ok:
+        _report_mutants(report)
+        if study:
+            result_console().print(
+                f"{study['judged']} random schedules judged, {study['false_rejections']} right "
+                f"ones rejected, {study['unsettled']} rejections unsettled"
+            )
+    if not report.ok or (study and not study["ok"]):
         raise typer.Exit(1)
+
+
+def _judge_schedules(kernels: list[str], schedules: int) -> dict[str, Any]:
+    """Totals of the study of random schedules."""
+    from tirgym.benchmarks.false_rejections import Options, study
+    from tirgym.kernels_suite.registry import load_kernel
+
+    with working("judging random schedules") as say:
+        found = [load_kernel(name) for name in kernels]
+        summary: dict[str, Any] = study(found, Options(schedules), progress=say)["summary"]
+    return summary
+
+
+def _report_mutants(report: SelftestReport) -> None:
+    console = result_console()
+    counts = report.killed_by("kind")
+    rows = [(kind, killed, total) for kind, (killed, total) in counts.items()]
+    print_table("", ("mutation", ">killed", ">of"), rows)
+    for mutant in report.survivors:
+        console.print(f"survived: {mutant.kernel}: {mutant.kind}: {mutant.status}")
+    for control in report.controls:
+        if control.status != "passed":
+            console.print(f"unbroken, but {control.status}: {control.kernel}: {control.message}")
+    killed, total = len(report.mutants) - len(report.survivors), len(report.mutants)
+    console.print(
+        f"{killed} of {total} mutants of {len(report.controls)} kernels rejected "
+        f"({report.kill_rate:.1%}) in {report.seconds:.0f} s"
+    )
