@@ -157,13 +157,16 @@ def _verdict(start: TensorIRProgram, steps: Sequence[Transform], cases: Inputs) 
     return "illegal" if program is None else check(program, cases).verdict
 
 
-def _starts(name: str, threads: int, arch: str) -> list[TensorIRProgram]:
-    """The kernel at its tiny shape, and at that shape rounded up so that more factors divide."""
+def _starts(name: str, threads: int, arch: str, train: bool) -> list[TensorIRProgram]:
+    """The kernel at its tiny shape, and at that shape rounded up so that more factors divide.
+
+    With `train`: at its first two train shapes instead.
+    """
     kernel = load_kernel(name)
     tiny = dict(kernel.tiny_shape)
     rounded = {dim: size if size < 6 else -(-size // 8) * 8 for dim, size in tiny.items()}
     found = []
-    for shape in (rounded, tiny):
+    for shape in kernel.train[:2] if train else (rounded, tiny):
         try:
             found.append(
                 TensorIRProgram.start(Workload.of(kernel, shape), Target("llvm", arch, threads))
@@ -188,6 +191,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--kernels", default="", help="names, separated by commas; default: all")
+    parser.add_argument("--train", action="store_true", help="train shapes instead of tiny ones")
     parser.add_argument("--only", default="", help="transforms to draw from, by name; default: all")
     args = parser.parse_args(argv)
     os.environ["TVM_NUM_THREADS"] = str(args.threads)
@@ -200,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rng = np.random.default_rng([args.seed, number])
         name = names[number % len(names)]
         if (name, 0) not in prepared:
-            for i, start in enumerate(_starts(name, args.threads, arch)):
+            for i, start in enumerate(_starts(name, args.threads, arch, args.train)):
                 prepared[name, i] = start, _cases(start, args.seed)
         variant = int(rng.random() < 0.3 and (name, 1) in prepared)
         start, cases = prepared[name, variant]
