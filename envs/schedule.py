@@ -348,7 +348,8 @@ class ScheduleEnv(gymnasium.Env[Any, Any]):
 
     def _info(self) -> dict[str, Any]:
         episode = self._running(over=True)
-        return make_info(episode, self.observation_form.overflow(episode.view.graph))
+        form, graph = self.observation_form, episode.view.graph
+        return {**make_info(episode, form.overflow(graph)), **form.info(graph)}
 
 
 def _vocabulary(backend: str, factors: Sequence[int] | None) -> Vocabulary:

@@ -105,6 +105,10 @@ class FeatureObservation:
         """The vector."""
         return features(graph)
 
+    def info(self, graph: IRGraph) -> dict[str, NDArray[Any]]:
+        """Nothing."""
+        return {}
+
     def overflow(self, graph: IRGraph) -> int:
         """0: pooling has room for every graph."""
         return 0

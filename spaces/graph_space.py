@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from gymnasium.spaces import Box, Graph, GraphInstance
 from numpy.typing import NDArray
@@ -37,14 +39,22 @@ def to_instance(graph: IRGraph) -> GraphInstance:
 
 
 class GraphObservation:
-    """Nodes without padding: hardware, loops, blocks, buffers, numbered as in `IRGraph`."""
+    """Nodes without padding: hardware, loops, blocks, buffers, numbered as in `IRGraph`.
+
+    `info["action_node"]`, (n,) int32, is the node that each action targets, -1 where there is none.
+    """
 
     def __init__(self, actions: TransformSpace) -> None:
         self.space = GraphSpace()
+        self._vocabulary = actions.vocabulary
 
     def observe(self, program: Program, graph: IRGraph, mask: NDArray[np.int8]) -> GraphInstance:
-        """The graph; the mask and the targeted nodes stand in `info`."""
+        """The graph."""
         return to_instance(graph)
+
+    def info(self, graph: IRGraph) -> dict[str, NDArray[Any]]:
+        """The targeted nodes."""
+        return {"action_node": graph.action_nodes(self._vocabulary)}
 
     def overflow(self, graph: IRGraph) -> int:
         """0: a graph of any size is shown in full."""

@@ -28,6 +28,9 @@ class Observation(Protocol):
         `graph` is the encoded `program`, `mask` its action mask with STOP, shape (n,).
         """
 
+    def info(self, graph: IRGraph) -> dict[str, NDArray[Any]]:
+        """New arrays that the space has no place for; always the same keys, for `info`."""
+
     def overflow(self, graph: IRGraph) -> int:
         """Nodes and edges of `graph` that the form has no room for; 0 when it shows all."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from gymnasium.spaces import Box, Dict
 from numpy.typing import NDArray
@@ -63,6 +65,10 @@ class PaddedObservation:
                 "overflow": Box(0, 2**31 - 1, (4,), np.int32),
             }
         )
+
+    def info(self, graph: IRGraph) -> dict[str, NDArray[Any]]:
+        """Nothing."""
+        return {}
 
     def overflow(self, graph: IRGraph) -> int:
         """Loops, blocks, buffers and edges without a slot."""

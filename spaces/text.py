@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Text
@@ -68,7 +69,10 @@ def describe(program: Program, actions: TransformSpace, mask: NDArray[np.int8]) 
 
 
 class TextObservation:
-    """`describe` as a member of `Text`."""
+    """`describe` as a member of `Text`.
+
+    AsyncVectorEnv needs `shared_memory=False` for it: Gymnasium 1.4 reads shared texts only once.
+    """
 
     def __init__(self, actions: TransformSpace) -> None:
         self._actions = actions
@@ -77,6 +81,10 @@ class TextObservation:
     def observe(self, program: Program, graph: IRGraph, mask: NDArray[np.int8]) -> str:
         """The text."""
         return describe(program, self._actions, mask)
+
+    def info(self, graph: IRGraph) -> dict[str, NDArray[Any]]:
+        """Nothing."""
+        return {}
 
     def overflow(self, graph: IRGraph) -> int:
         """0: what is left out is said in the text."""

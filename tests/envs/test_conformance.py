@@ -94,6 +94,7 @@ def test_info_has_the_same_keys_types_and_shapes_always(name: str, form: str) ->
             else:
                 assert isinstance(value, int | float | str)
     assert first["action_mask"].dtype == np.int8
+    assert ("action_node" in first) == (form == "graph")
     assert [info["legal"] for info in infos] == [1, 1, 1, 0, 1, 1, 1]
 
 
@@ -112,12 +113,12 @@ def test_sync_vector_environments(name: str, form: str) -> None:
     envs.close()
 
 
-@pytest.mark.parametrize("form", ["dict", "graph"])
+@pytest.mark.parametrize("form", ["dict", "graph", "text"])
 def test_async_vector_environments(form: str) -> None:
     name = "tirgym/ScheduleStatic-v0"
     envs = gymnasium.vector.AsyncVectorEnv(
         [lambda: make(name, form), lambda: make(name, form)],
-        shared_memory=form != "graph",
+        shared_memory=form == "dict",
         context="spawn",
     )
     try:
@@ -127,6 +128,8 @@ def test_async_vector_environments(form: str) -> None:
         assert infos["steps"].tolist() == [1, 1]
         if form == "dict":
             np.testing.assert_array_equal(observation["nodes"][0], observation["nodes"][1])
+        if form == "text":
+            assert observation[0].startswith("Kernel: matmul")
     finally:
         envs.close()
 
