@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tirgym.harness.tensorir.facts import Facts, bits, expression_size, span
+from tirgym.harness.tensorir.block_view import expression_size
+from tirgym.harness.tensorir.facts import Facts, bits, span
 from tirgym.harness.tensorir.nest import SPATIAL
 from tirgym.harness.tensorir.rule_limits import EVERYTHING
 from tirgym.harness.tensorir.rule_loops import disjoint, injective

@@ -240,7 +240,7 @@ def unlike_intrinsic(facts: Facts, t: Any, asked: int) -> int:
             and facts.loops[i + 1].extent == 4
             and facts.loops[i + 1].body == "block"
             and type(facts.loops[i + 1].node) is For
-            and not (facts.serial ^ 3 << i) & 3 << i
+            and facts.serial & 3 << i == 3 << i
             and _dots(facts.blocks[loop.blocks[0]])
         ):
             refused |= 1 << i

@@ -75,6 +75,21 @@ def test_masks_equal_the_definition_on_many_deep_states(kernel: str) -> None:
             program = program.apply(step)
 
 
+def test_masks_around_an_intrinsic() -> None:
+    program = apply_all(
+        begin("byte_dots"),
+        "Split(loop=1, factor=16); Split(loop=3, factor=4); Reorder(loop=2); "
+        "DecomposeReduction(loop=2)",
+    )
+    _check(program)
+    tensorize = parse_transform("Tensorize(loop=4, intrinsic='dot_16x4_vnni')")
+    assert program.legal_mask(VOCABULARY)[VOCABULARY.index(tensorize)]
+    program = program.apply(tensorize)
+    _check(program)
+    assert [view.intrinsic for view in program.facts.views] == [False, True]
+    _check(program.apply(parse_transform("Split(loop=0, factor=2)")))
+
+
 def test_mask_is_read_only_and_kept() -> None:
     program = begin("chain")
     mask = program.legal_mask(VOCABULARY)

@@ -1,0 +1,240 @@
+"""`BlockView`: what depends on a block and its bindings alone, computed once for each node.
+
+TVM shares `SBlockRealize` nodes between schedule copies as long as a block is not touched.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+from tvm.ir.expr import TensorLoad
+from tvm.tirx import Add, Bind, BufferStore, FloorDiv, FloorMod, IntImm, Max, Min, Mul, SeqStmt, Var
+
+from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block, NodeCache
+
+__all__ = ["BlockView", "block_view", "expression_size"]
+
+
+class BlockView(NamedTuple):
+    """What depends on a block and its bindings alone; variables are handles of loop variables."""
+
+    spatial_vars: frozenset[int]
+    """in the binding of a spatial iterator"""
+    reduce_vars: frozenset[int]
+    """in the binding of a reduction iterator"""
+    lane_vars: frozenset[int]
+    """an exact linear part of the binding of a spatial iterator that the block writes by"""
+    tangled: frozenset[int]
+    """inside a division or modulo that makes a reduction iterator"""
+    domain: int
+    """iterator tuples"""
+    spatial_only: bool
+    known_iters: bool
+    """only spatial and reduction iterators"""
+    reads: tuple[int, ...]
+    """buffers read, each once, in order"""
+    writes: tuple[int, ...]
+    overlaps: bool
+    """reads a buffer that it writes"""
+    reduces_into_index: bool
+    """a reduction iterator is part of a written index"""
+    ordered: bool
+    """the result may depend on the order of its iterations"""
+    accumulates: bool
+    """one store, `x = x op term` with an associative, commutative op"""
+    intrinsic: bool
+    """the body is no TensorIR that transforms could look into"""
+    plain_write: tuple[int, ...] | None
+    """position of the iterator that is dimension d of the one written region; None if not plain"""
+    packed_write: bool
+    """the one written region is plain but for iterators v split into v // f and v % f"""
+
+
+_VIEWS = NodeCache(1 << 11)
+_ORDERED = NodeCache(1 << 11)
+_SIZES = NodeCache(1 << 11)
+
+
+def _mentions(expr: Any, buffer: int) -> bool:
+    """Whether `buffer` is loaded anywhere in `expr`."""
+    if type(expr) is TensorLoad:
+        return hash(expr.source) == buffer or any(_mentions(i, buffer) for i in expr.indices)
+    for part in ("a", "b", "value", "condition", "true_value", "false_value"):
+        child = getattr(expr, part, None)
+        if hasattr(child, "ty") and _mentions(child, buffer):
+            return True
+    return any(_mentions(child, buffer) for child in getattr(expr, "args", None) or ())
+
+
+def _accumulates(store: Any) -> bool:
+    """`x = x op term` with an associative, commutative op and a term without x."""
+    value, target = store.value, hash(store.buffer)
+    if type(value) not in (Add, Mul, Max, Min):
+        return False
+    for own, term in ((value.a, value.b), (value.b, value.a)):
+        if type(own) is TensorLoad and hash(own.source) == target:
+            same = all(
+                hash(i) == hash(j)
+                or (type(i) is IntImm and type(j) is IntImm and i.value == j.value)
+                for i, j in zip(own.indices, store.indices, strict=True)
+            )
+            return same and not _mentions(term, target)
+    return False
+
+
+def _is_ordered(node: Any, overlaps: bool, has_reduce: bool, known_iters: bool) -> bool:
+    """Whether the iterations of a block may have to run in their order.
+
+    Reductions with several stores (argmax) come from declared commutative reducers and have an
+    initialisation; anything else that feeds on itself must visibly accumulate.
+    """
+    hit = _ORDERED.entries.get(hash(node))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    body = node.body
+    feeds_on_itself = overlaps or (
+        type(body) is BufferStore and _mentions(body.value, hash(body.buffer))
+    )
+    if not known_iters:
+        found = True
+    elif type(body) is BufferStore:
+        found = feeds_on_itself and not _accumulates(body)
+    else:
+        found = feeds_on_itself and not (has_reduce and node.init is not None)
+    _ORDERED.put(node, found)
+    return found
+
+
+def _is_opaque(node: Any) -> bool:
+    """Whether the body holds more than stores and named values, that is, comes from an intrinsic."""
+    if len(node.match_buffers):
+        return True
+    body = node.body
+    parts = list(body.seq) if type(body) is SeqStmt else [body]
+    return not all(type(part) in (BufferStore, Bind) for part in parts)
+
+
+def _plain_write(block: Block) -> tuple[int, ...] | None:
+    facts = block.facts
+    if len(facts.writes) != 1:
+        return None
+    places = {handle: i for i, handle in enumerate(facts.iter_handles)}
+    found = []
+    for start, extent in facts.writes[0].region:
+        terms = start.coefficients
+        if extent != 1 or not start.exact or start.constant or len(terms) > 1:
+            return None
+        if not terms:
+            found.append(-1)
+            continue
+        ((handle, coefficient),) = terms.items()
+        if coefficient != 1.0 or handle not in places:
+            return None
+        found.append(places[handle])
+    return tuple(found)
+
+
+def _packed_write(block: Block) -> bool:
+    """Whether each iterator is one dimension, or two that are its quotient and remainder."""
+    facts = block.facts
+    if len(facts.writes) != 1:
+        return False
+    plain: list[int] = []
+    quotients: list[tuple[int, int]] = []
+    remainders: list[tuple[int, int]] = []
+    for dimension in facts.node.writes[0].region:
+        index = dimension.min
+        kind = type(index)
+        if kind is Var:
+            plain.append(hash(index))
+        elif kind in (FloorDiv, FloorMod) and type(index.a) is Var and type(index.b) is IntImm:
+            part = (hash(index.a), index.b.value)
+            (quotients if kind is FloorDiv else remainders).append(part)
+        else:
+            return False
+    split = [handle for handle, _ in quotients]
+    used = sorted(plain + split)
+    needed = {h for h, e in zip(facts.iter_handles, facts.iter_extents, strict=True) if e != 1}
+    return (
+        sorted(quotients) == sorted(remainders)
+        and len(set(used)) == len(used)
+        and needed.issubset(used)
+        and all(extent == 1 for _, extent in facts.writes[0].region)
+    )
+
+
+def _make_view(block: Block) -> BlockView:
+    facts = block.facts
+    spatial: set[int] = set()
+    reduce: set[int] = set()
+    lanes: set[int] = set()
+    written = {v for w in facts.writes for start, _ in w.region for v in start.coefficients}
+    for handle, kind, binding in zip(
+        facts.iter_handles, facts.iter_types, block.bindings, strict=True
+    ):
+        terms = [v for v, c in binding.coefficients.items()]
+        (spatial if kind == SPATIAL else reduce).update(terms)
+        if kind == SPATIAL and handle in written:
+            lanes.update(v for v in terms if v not in binding.fuzzy)
+    reads = tuple(dict.fromkeys(r.buffer.handle for r in facts.reads))
+    writes = tuple(dict.fromkeys(w.buffer.handle for w in facts.writes))
+    plain = _plain_write(block)
+    known = all(t in (SPATIAL, REDUCE) for t in facts.iter_types)
+    overlaps = not set(reads).isdisjoint(writes)
+    reducers = {h for h, t in zip(facts.iter_handles, facts.iter_types, strict=True) if t == REDUCE}
+    return BlockView(
+        spatial_vars=frozenset(spatial),
+        reduce_vars=frozenset(reduce),
+        lane_vars=frozenset(lanes - reduce),
+        tangled=frozenset().union(
+            *(
+                binding.fuzzy
+                for kind, binding in zip(facts.iter_types, block.bindings, strict=True)
+                if kind == REDUCE
+            )
+        ),
+        domain=prod(facts.iter_extents),
+        spatial_only=all(t == SPATIAL for t in facts.iter_types),
+        known_iters=known,
+        reads=reads,
+        writes=writes,
+        overlaps=overlaps,
+        reduces_into_index=not reducers.isdisjoint(written),
+        ordered=_is_ordered(facts.node, overlaps, bool(reducers), known),
+        accumulates=type(facts.node.body) is BufferStore and _accumulates(facts.node.body),
+        intrinsic=_is_opaque(facts.node),
+        plain_write=plain,
+        packed_write=plain is None and _packed_write(block),
+    )
+
+
+def block_view(block: Block) -> BlockView:
+    """What depends on the block and its bindings alone; cached by node."""
+    hit = _VIEWS.entries.get(hash(block.realize))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    return _VIEWS.put(block.realize, _make_view(block))  # type: ignore[no-any-return]
+
+
+def expression_size(node: Any) -> int:
+    """Nodes in the body of a block, index expressions included; cached by node."""
+    hit = _SIZES.entries.get(hash(node))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    count = 0
+    stack = [node.body]
+    while stack:
+        item = stack.pop()
+        kind = type(item)
+        if kind is Var or kind is IntImm:
+            count += 1
+            continue
+        count += 1
+        for part in ("a", "b", "value", "condition", "true_value", "false_value", "body"):
+            child = getattr(item, part, None)
+            if hasattr(child, "_type_info") or hasattr(child, "ty"):
+                stack.append(child)
+        for part in ("args", "indices", "seq"):
+            stack.extend(getattr(item, part, None) or ())
+    return _SIZES.put(node, count)  # type: ignore[no-any-return]
