@@ -142,7 +142,7 @@ def replay(start: TensorIRProgram, steps: Sequence[Transform]) -> TensorIRProgra
 def shrink(start: TensorIRProgram, steps: Sequence[Transform], cases: Inputs) -> list[Transform]:
     """The steps without those that are not needed for the same verdict."""
     kept = list(steps)
-    wanted = "build error" if _verdict(start, kept, cases) == "build error" else "wrong"
+    wanted = _verdict(start, kept, cases)
     place = len(kept) - 1
     while place >= 0:
         shorter = kept[:place] + kept[place + 1 :]
@@ -236,7 +236,7 @@ def _report(
     number: int, start: TensorIRProgram, program: TensorIRProgram, cases: Inputs, finding: Finding
 ) -> None:
     steps: Sequence[Transform] = program.steps
-    if finding.verdict in ("wrong", "build error"):
+    if finding.verdict != "timeout":
         steps = shrink(start, steps, cases)
     print(f"{number} {start.workload} {finding.verdict}: {finding.detail}")
     print("    " + "; ".join(str(step) for step in steps), flush=True)

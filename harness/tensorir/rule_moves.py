@@ -14,6 +14,7 @@ from tirgym.harness.tensorir.rule_loops import disjoint, injective
 __all__ = [
     "MAX_EXPRESSION",
     "MAX_WORK",
+    "guarded_stage",
     "idle_blocks",
     "indirect_reads",
     "left_behind",
@@ -291,6 +292,25 @@ def cropped_producer(facts: Facts, t: Any, asked: int) -> int:
         domain = math.prod(block.iter_extents)
         for read in block.reads:
             if read.buffer.handle in facts.writers and math.prod(read.buffer.shape) != domain:
+                refused |= 1 << i
+    return refused
+
+
+def guarded_stage(facts: Facts, t: Any, asked: int) -> int:
+    """CacheRead and CacheWrite where the copy would need the guard of a block (L)."""
+    guarded = 0
+    for i, block in enumerate(facts.blocks):
+        if block.has_predicate:
+            guarded |= 1 << i
+    if not guarded or t.name == "CacheWrite":
+        return guarded
+    refused = guarded
+    for i in bits(asked & facts.all_blocks):
+        reads = facts.blocks[i].facts.reads
+        if t.read < len(reads):
+            buffer = reads[t.read].buffer.handle
+            users = facts.writers.get(buffer, []) + facts.readers[buffer]
+            if any(guarded >> user & 1 for user in users):
                 refused |= 1 << i
     return refused
 

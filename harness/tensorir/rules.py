@@ -25,6 +25,7 @@ J  a block moved away from a producer that is recomputed for it: storage rewriti
    producer overwrite its input in place, and the next round reads the result (attention).
 K  `ReverseComputeInline` of a block that crops what its producer padded: the padding is written into
    the smaller buffer, past the end of its rows and of the buffer (skinny matmul after `PadEinsum`).
+L  staging what a guarded block reads or writes: the copy runs without the guard, out of bounds (pad).
 """
 
 from __future__ import annotations
@@ -295,6 +296,13 @@ RULES: tuple[Rule, ...] = (
         "the block takes only a part of what its producer would then write into its buffer",
         ("ReverseComputeInline",),
         moves.cropped_producer,
+    ),
+    Rule(
+        "unguarded stages",
+        "a block that accesses the buffer has a guard, which the copy would lack",
+        STAGES,
+        moves.guarded_stage,
+        by_row=True,
     ),
     Rule(
         "parallel stages",

@@ -167,6 +167,17 @@ CASES: dict[str, list[Case]] = {
             shape=(("m", 3), ("n", 20), ("k", 14)),
         )
     ],
+    "unguarded stages": [
+        Case(
+            "pad",
+            "Fuse(loop=0); CacheRead(block=0, read=0); Split(loop=2, factor=4); "
+            "ComputeAt(block=0, loop=3)",
+            step,
+            hole=True,
+            shape=(("m", 12), ("n", 26)),
+        )
+        for step in ("CacheWrite(block=0)", "CacheRead(block=1, read=0)")
+    ],
     "parallel stages": [
         Case(
             "broadcast",
