@@ -14,7 +14,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Protocol, cast
 
 import numpy as np
@@ -33,6 +33,8 @@ __all__ = ["KERNELS", "MeasuredReport", "StaticReport", "main", "measured", "sta
 
 KERNELS = ("matmul", "softmax", "conv2d", "layernorm", "attention")
 EPISODE_STEPS = 12
+_BATCH = 10
+"""episodes between two looks at the plain way, so that neither spoils the other's caches much"""
 _REFUSED = (RuntimeError, ValueError, TypeError, IndexError, StopIteration)
 """What an impossible transform raises when nothing was asked before."""
 PHASES = ("apply", "walk", "mask", "key", "cost", "encode", "observe")
@@ -100,19 +102,35 @@ class _TensorIR(Protocol):
     mod: Any
 
 
-def _play(env: ScheduleEnv, rng: np.random.Generator, seed: int) -> list[Program]:
-    """One random episode; answers the programs that it went through."""
+@dataclass
+class _Played:
+    """What random episodes went through."""
+
+    steps: int = 0
+    loops: int = 0
+    blocks: int = 0
+    kept: list[tuple[Program, Transform]] = field(default_factory=list)
+    """one random state of each episode, with the transform that was chosen there"""
+
+
+def _play(env: ScheduleEnv, rng: np.random.Generator, seed: int, played: _Played) -> None:
+    """One random episode."""
     _, info = env.reset(seed=seed)
-    programs = [env.program]
-    for _ in range(EPISODE_STEPS):
+    place = int(rng.integers(EPISODE_STEPS))
+    for number in range(EPISODE_STEPS):
         legal = np.flatnonzero(info["action_mask"][:-1])
         if not len(legal):
             break
+        before = env.program
         _, _, _, truncated, info = env.step(rng.choice(legal))
-        programs.append(env.program)
+        nest = cast(_TensorIR, env.program).nest
+        played.steps += 1
+        played.loops += len(nest.loops)
+        played.blocks += len(nest.blocks)
+        if number == place:
+            played.kept.append((before, env.program.steps[-1]))
         if truncated:
             break
-    return programs
 
 
 def _exists(transform: Transform, loops: int, blocks: int) -> bool:
@@ -123,15 +141,14 @@ def _exists(transform: Transform, loops: int, blocks: int) -> bool:
     return loop < loops and block < blocks
 
 
-def _plain_step(env: ScheduleEnv, program: Program, chosen: Transform | None) -> float:
+def _plain_step(env: ScheduleEnv, program: Program, chosen: Transform) -> float:
     """CPU seconds of one step the plain way, at `program`."""
     import tvm_ffi
 
     from tirgym.harness.tensorir.handles import Handles
 
     began = time.thread_time()
-    if chosen is not None:
-        program.apply(chosen)
+    program.apply(chosen)
     state = cast(_TensorIR, program)
     loops, blocks = len(state.nest.loops), len(state.nest.blocks)
     for transform in env.vocabulary:
@@ -193,39 +210,38 @@ def _states_us(env: ScheduleEnv) -> tuple[float, float]:
 def static(
     episodes: int = 60, plain_states: int = 40, kernels: Sequence[str] = KERNELS
 ) -> StaticReport:
-    """Play `episodes` random episodes; the plain way runs in between, on `plain_states` states."""
+    """Play `episodes` random episodes; between batches the plain way runs, on some of their states.
+
+    Set-up (unscheduled programs, imports) is left out; resets count.
+    """
     env = ScheduleEnv(list(kernels), reward="static", max_steps=EPISODE_STEPS + 1)
     rng = np.random.default_rng(0)
-    cpu_s = wall_s = 0.0
-    steps = 0
-    loops: list[int] = []
-    blocks: list[int] = []
-    plain: list[float] = []
     for kernel in kernels:  # set-up: builds the unscheduled programs, imports what is lazy
         env.reset(options={"kernel": kernel})
-    _play(env, rng, 0)
-    for number in range(episodes):
+    _play(env, rng, 0, _Played())
+    cpu_s = wall_s = 0.0
+    played = _Played()
+    plain: list[float] = []
+    for first in range(0, episodes, _BATCH):
+        numbers = range(first, min(first + _BATCH, episodes))
         began, began_wall = time.thread_time(), time.perf_counter()
-        programs = _play(env, rng, number)
+        for number in numbers:
+            _play(env, rng, number, played)
         cpu_s += time.thread_time() - began
         wall_s += time.perf_counter() - began_wall
-        steps += len(programs) - 1
-        for program in programs[1:]:
-            loops.append(len(cast(_TensorIR, program).nest.loops))
-            blocks.append(len(cast(_TensorIR, program).nest.blocks))
-        while len(plain) * episodes < plain_states * (number + 1) and len(programs) > 1:
-            place = int(rng.integers(1, len(programs)))
-            before = programs[place - 1]
-            plain.append(_plain_step(env, before, programs[place].steps[-1]))
+        share = round(plain_states * (numbers[-1] + 1) / episodes) - len(plain)
+        plain += [_plain_step(env, *state) for state in played.kept[:share]]
+        played.kept.clear()
     snapshot_us, rollback_us = _states_us(env)
+    steps = played.steps
     fast, slow = steps / cpu_s, 1 / statistics.fmean(plain)
     return StaticReport(
         kernels=tuple(kernels),
         actions=int(env.action_space.n),
         episodes=episodes,
         steps=steps,
-        mean_loops=round(statistics.fmean(loops), 2),
-        mean_blocks=round(statistics.fmean(blocks), 2),
+        mean_loops=round(played.loops / steps, 2),
+        mean_blocks=round(played.blocks / steps, 2),
         steps_per_s=round(fast, 1),
         steps_per_s_wall=round(steps / wall_s, 1),
         plain_steps_per_s=round(slow, 2),
@@ -244,7 +260,7 @@ def memory(episodes: int = 2000, kernels: Sequence[str] = KERNELS) -> MemoryRepo
     process = psutil.Process()
     warm = 0.0
     for number in range(episodes):
-        _play(env, rng, number)
+        _play(env, rng, number, _Played())
         if number == episodes // 3:
             gc.collect()
             warm = process.memory_info().rss / 2**20
