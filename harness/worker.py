@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -51,6 +51,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._ended = False
         self.owner = os.getpid()
         mine, theirs = socket.socketpair()
         mine.settimeout(_START_S)
@@ -77,31 +78,48 @@ class ForkServer:
     ) -> int:
         """Process id of a new worker that talks through `channel` and prints to `output`."""
         request = json.dumps({"fork": asdict(limits), "operations": operations}).encode()
-        with self._lock:
-            try:
-                socket.send_fds(self._control, [request], [channel.fileno(), output])
-                return self._reply()
-            except OSError as error:
-                raise WorkerDiedError(self._why_dead(error)) from None
+        with self._asking():
+            socket.send_fds(self._control, [request], [channel.fileno(), output])
+            return self._reply()
 
     def wait(self, pid: int, timeout_s: float = 10.0) -> int | None:
         """Exit status of a worker that is ending (negative: the signal); None if unknown."""
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            with self._lock:
-                try:
+        while time.monotonic() < deadline and self.alive():
+            try:
+                with self._asking():
                     self._control.sendall(json.dumps({"wait": pid}).encode())
                     status = self._reply()
-                except (OSError, WorkerDiedError):
-                    return None
+            except WorkerDiedError:
+                return None
             if status != STILL_RUNNING:
                 return status
             time.sleep(0.001)
         return None
 
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """One request and its reply. If that is cut off, by Ctrl-C for instance, the next reply
+        would belong to this request, so the server has to end."""
+        with self._lock:
+            try:
+                yield
+            except OSError as error:
+                self._end()
+                raise WorkerDiedError(self._why_dead(error)) from None
+            except BaseException:
+                self._end()
+                raise
+
+    def _end(self) -> None:
+        self._ended = True
+        if self.owner == os.getpid():
+            self.process.kill()
+            self.process.wait()
+
     def alive(self) -> bool:
         """Whether the server belongs to this process and runs."""
-        return self.owner == os.getpid() and self.process.poll() is None
+        return not self._ended and self.owner == os.getpid() and self.process.poll() is None
 
     def close(self) -> None:
         """End the server and with it all its workers."""

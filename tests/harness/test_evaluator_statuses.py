@@ -217,7 +217,7 @@ class Erratic:
 
     def time(self, call: Call, calls: int) -> float:
         call.function(*call.arguments)
-        return 1e-5 * 10.0 ** self.rng.uniform(0.0, 4.0)
+        return float(1e-5 * 10.0 ** self.rng.uniform(0.0, 4.0))
 
 
 def split_rows() -> TensorIRProgram:

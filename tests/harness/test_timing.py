@@ -129,7 +129,7 @@ def test_the_interval_is_deterministic_and_holds_the_truth_as_often_as_it_says()
     rng = np.random.default_rng(5)
     held = 0
     for _ in range(200):
-        a, b = (1e-4 * t * rng.lognormal(0.0, 0.05, 40) for t in (1.0, 2.0))
+        a, b = ((1e-4 * t * rng.lognormal(0.0, 0.05, 40)).tolist() for t in (1.0, 2.0))
         low, high = bootstrap_interval(a, b, resamples=300)
         assert (low, high) == bootstrap_interval(a, b, resamples=300)
         held += low <= 2.0 <= high
@@ -137,7 +137,7 @@ def test_the_interval_is_deterministic_and_holds_the_truth_as_often_as_it_says()
 
 
 def test_the_wall_timer_counts_calls() -> None:
-    count = []
+    count: list[int] = []
     seconds = WallTimer().time(Call(count.append, (1,)), 50)
     assert len(count) == 50
     assert 0.0 < seconds < 1.0

@@ -51,7 +51,7 @@ def wait_until(what: object, timeout_s: float = 30.0) -> bool:
 
 def gone(pid: int) -> bool:
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 
@@ -190,6 +190,27 @@ def test_the_pool_survives_the_death_of_the_server() -> None:
     second, new = pool.worker()
     assert new
     assert run(second, "answer = 2") == 2
+    pool.close()
+
+
+def test_ctrl_c_while_a_worker_is_forked_does_not_mix_up_replies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = WorkerPool(LIMITS, OPERATIONS)
+    pool.worker()
+    interrupted = fork_server()
+
+    def interrupt() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(interrupted, "_reply", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Worker(LIMITS, OPERATIONS)
+    monkeypatch.undo()
+    assert not interrupted.alive()
+    second, new = pool.worker()
+    assert new
+    assert run(second, "import os; answer = os.getpid()") == second.pid
     pool.close()
 
 
