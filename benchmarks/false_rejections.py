@@ -83,7 +83,7 @@ class KernelRow:
     seconds: float = 0.0
 
 
-def starts_of(kernel: Kernel, target: Target, train_every: int) -> list[Workload]:
+def starts_of(kernel: Kernel, train_every: int) -> list[Workload]:
     """Workloads to draw from in turn: tiny, tiny rounded up to multiples of 8, and train shapes."""
     tiny = Workload.of(kernel, kernel.tiny_shape)
     rounded = {d: n if n < 6 else -(-n // 8) * 8 for d, n in kernel.tiny_shape.items()}
@@ -115,7 +115,7 @@ def study_kernel(
     from tirgym.harness.transforms import default_vocabulary
 
     vocabulary = default_vocabulary(target.backend)
-    workloads = starts_of(kernel, target, options.train_every)
+    workloads = starts_of(kernel, options.train_every)
     row, started = KernelRow(kernel.name), time.perf_counter()
     for number in range(_DRAWS * options.schedules):
         if row.judged >= options.schedules:

@@ -66,7 +66,7 @@ class Rejection:
 
 def settle(judge: Judge, program: TensorIRProgram, check: GateCheck) -> Rejection:
     """Find the cause of a rejection and shrink the program's transforms without changing it."""
-    report = judge.second_witness(program)
+    report = witnesses(judge, program)
     cause = cause_of(check, report)
     steps = shrunk(judge, program, cause)
     workload, target = program.workload.uri, str(program.target)
@@ -83,11 +83,31 @@ def settle(judge: Judge, program: TensorIRProgram, check: GateCheck) -> Rejectio
     )
 
 
+def witnesses(judge: Judge, program: TensorIRProgram) -> WitnessReport:
+    """What other builds of the same IR say; after a crash, what the one with serial loops says.
+
+    A program that ends its worker leaves nothing to compare on, so the serial one gets inputs of
+    its own.
+    """
+    from tvm.s_tir import Schedule
+
+    from tirgym.harness.tensorir.program import TensorIRProgram
+    from tirgym.harness.tensorir.serial import serial_module
+
+    report = judge.second_witness(program)
+    if report.witnesses or not report.candidate:
+        return report
+    schedule = Schedule(serial_module(program.mod), debug_mask="none", error_render_level="none")
+    check = judge.check(TensorIRProgram(program.workload, program.target, (), schedule))
+    failure = "" if check.status is Status.PASSED else f"{check.status}: {check.message}"
+    return WitnessReport(report.candidate, (("serial loops, inputs of its own", failure),))
+
+
 def cause_of(check: GateCheck, report: WitnessReport) -> Cause:
     """Whose fault it is that `check` rejected, given what the witnesses said."""
     if not report.candidate:
         return Cause.UNSETTLED
-    if report.wrong_schedule and report.witnesses:
+    if report.wrong_schedule:
         return Cause.WRONG_SCHEDULE
     gate = check.report
     if check.status is Status.WRONG_RESULT and gate is not None and 0 < gate.worst_error < ROUNDING:
@@ -122,7 +142,7 @@ def shrunk(judge: Judge, program: TensorIRProgram, cause: Cause) -> tuple[Transf
         check = judge.check(shorter)
         if check.status not in _REJECTED:
             return False
-        return cause_of(check, judge.second_witness(shorter)) is cause
+        return cause_of(check, witnesses(judge, shorter)) is cause
 
     kept = list(program.steps)
     if cause is Cause.UNSETTLED:

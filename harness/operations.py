@@ -80,7 +80,9 @@ class Operations:
         """The gate alone, in its worst case: the right answers lie where the outputs go."""
         bench = self._bench(key)
         self._note("inputs")
-        sets, _ = bench.sets(level, number)
+        sets, timed = bench.sets(level, number)
+        if all(s is not timed for s in sets):  # an evaluation judges what its timed calls leave
+            sets = [*sets, timed]
         self._note("gate")
         bench.bench.answers_left = True
         try:
