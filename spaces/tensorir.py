@@ -7,6 +7,7 @@ Hot path: everything that depends on a block and its bindings alone is computed 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -126,32 +127,37 @@ _PLACE: dict[type, int] = {
     **dict.fromkeys((tx.LT, tx.LE, tx.GT, tx.GE, tx.EQ, tx.NE, tx.And, tx.Or, tx.Not), 4),
     TensorLoad: 5,
 }
-_BINARY = frozenset(kind for kind, place in _PLACE.items() if place in (0, 1, 2, 4))
-_CHILDREN = ("a", "b", "value", "condition", "true_value", "false_value", "body", "seq")
+_BINARY = frozenset(_PLACE) - {tx.Not, tx.Select, Call, TensorLoad}
+_LEAVES = frozenset((tx.Var, tx.IntImm, tx.FloatImm))
+_CHILDREN = ("a", "value", "condition", "true_value", "false_value", "body")
+_NODES = (Expr, tx.Stmt)
 
 
 def _count(node: Any, counts: list[int]) -> None:
     """Add the operations under `node`, index expressions apart, to `counts`."""
     kind = type(node)
+    if kind in _LEAVES:
+        return
     place = _PLACE.get(kind)
     if place is not None:
         counts[place] += 1
-    if place == 5:
-        return
-    children: list[Any] = []
-    if place == 3:
-        children.extend(node.args)
-    elif kind in _BINARY and kind is not tx.Not and kind is not tx.Select:
-        children = [node.a, node.b]
-    else:
+    if kind in _BINARY:
+        _count(node.a, counts)
+        _count(node.b, counts)
+    elif kind is tx.BufferStore:
+        _count(node.value, counts)
+    elif kind is Call or kind is tx.SeqStmt:
+        for child in node.args if kind is Call else node.seq:
+            if isinstance(child, _NODES):
+                _count(child, counts)
+    elif kind is not TensorLoad:
         for name in _CHILDREN:
             child = getattr(node, name, None)
-            children.extend(child if name == "seq" and child is not None else [child])
-    for child in children:
-        if isinstance(child, Expr | tx.Stmt):
-            _count(child, counts)
+            if isinstance(child, _NODES):
+                _count(child, counts)
 
 
+@lru_cache(maxsize=4096)
 def _stride_row(stride: float, exact: bool) -> tuple[float, ...]:
     size = abs(stride)
     return (_log(size), float(stride < 0), float(size == 1), float(size == 0), float(exact), 0.0)
