@@ -14,6 +14,7 @@ from tirgym.harness.tensorir.rule_loops import disjoint, injective
 __all__ = [
     "MAX_EXPRESSION",
     "MAX_WORK",
+    "cropped_producer",
     "guarded_stage",
     "idle_blocks",
     "indirect_reads",
@@ -132,16 +133,18 @@ def _idles(facts: Facts, block: int, chain: int) -> bool:
 
 
 def idle_blocks(facts: Facts) -> int:
-    """Blocks that read, and are recomputed in a loop without any of their readers.
+    """Blocks that read, and run in a loop that neither they nor any of their readers know.
 
     No legal state has one. Initialisations may be repeated: they read nothing.
     """
     found = 0
-    for i, block in enumerate(facts.blocks):
+    for i, view in enumerate(facts.views):
         private = facts.chain[i]
         for consumer in facts.consumers[i]:
             private &= ~facts.chain[consumer]
-        if not facts.once[i] and facts.views[i].reads and not injective(facts, block, private):
+        for var in view.spatial_vars | view.reduce_vars:
+            private &= ~facts.bit.get(var, 0)
+        if view.reads and any(facts.loops[j].extent != 1 for j in bits(private)):
             found |= 1 << i
     return found
 
