@@ -13,7 +13,7 @@ from tvm.tirx import BufferStore, Cast, For, IfThenElse, IntImm, Select, SeqStmt
 
 from tirgym.harness.tensorir.nest import NodeCache
 
-__all__ = ["BodyFacts", "body_facts", "function_facts", "parameters", "plain_loads"]
+__all__ = ["BodyFacts", "body_facts", "function_facts", "loaded", "parameters", "plain_loads"]
 
 FOREIGN = ("extern", "packed", "call_llvm", "call_spirv", "inline_asm", "call_source")
 """Parts of the names of operators that run code from outside the IR."""
@@ -186,6 +186,19 @@ def plain_loads(block: Any) -> tuple[tuple[str, tuple[int, ...], tuple[Any, ...]
         todo.extend(_children(node))
         todo.extend(getattr(node, "seq", None) or ())
     return _LOADS.put(block, tuple(found))  # type: ignore[no-any-return]
+
+
+def loaded(block: Any) -> tuple[tuple[Any, tuple[Any, ...]], ...]:
+    """(buffer, indices) of all loads in the body of a block, guarded ones too."""
+    found: list[tuple[Any, tuple[Any, ...]]] = []
+    todo = [block.body]
+    while todo:
+        node = todo.pop()
+        if type(node) is TensorLoad:
+            found.append((node.source, tuple(node.indices)))
+        todo.extend(_children(node))
+        todo.extend(getattr(node, "seq", None) or ())
+    return tuple(found)
 
 
 def function_facts(mod: Any) -> BodyFacts:

@@ -19,14 +19,15 @@ from tirgym.harness.program import Program
 from tirgym.harness.static_footprint import (
     LINE,
     BoundAccess,
+    Footprint,
     LoopTree,
     bound_accesses,
-    line_counts,
+    footprints,
 )
 from tirgym.harness.static_issue import BlockIssue, CoreModel, LoopShape, issue_cycles
 from tirgym.harness.static_ops import block_ops
 from tirgym.harness.target import Target
-from tirgym.harness.tensorir.nest import PARALLEL, Block, LoopNest
+from tirgym.harness.tensorir.nest import PARALLEL, UNROLLED, VECTORIZED, Block, LoopNest
 from tirgym.harness.tensorir.program import TensorIRProgram
 
 __all__ = ["BlockCost", "CostParts", "MachineModel", "StaticCostModel", "machine_model"]
@@ -46,9 +47,11 @@ class MachineModel:
     """lines that stay in the cache in practice: nine tenths of the first, less further out"""
     l2_lines: float = 13_000.0
     l3_lines: float = 65_000.0
-    l2_line_cycles: float = 2.0
-    l3_line_cycles: float = 8.0
-    dram_line_cycles: float = 13.0
+    tlb_pages: float = 64.0
+    """entries of the first-level data TLB, pages of 4 KiB"""
+    moves: tuple[tuple[float, float], ...] = ((2.0, 5.0), (5.0, 7.0), (30.0, 50.0), (0.5, 3.0))
+    """cycles of a line that is read, and of one that is written, out of L2, L3 and DRAM, and of a
+    page whose address is looked up"""
     overlap: float = 0.3
     """share of the smaller part (issue or memory) that the larger does not hide"""
     call_us: float = 0.3
@@ -68,9 +71,9 @@ def machine_model(target: Target) -> MachineModel:
     )
     return MachineModel(
         core,
-        l1_lines=facts.l1_bytes / LINE * 0.9,
-        l2_lines=facts.l2_bytes / LINE * 0.8,
-        l3_lines=facts.l3_bytes / LINE * 0.5,
+        l1_lines=facts.l1_bytes / LINE,
+        l2_lines=facts.l2_bytes / LINE,
+        l3_lines=min(facts.l3_bytes, 32 << 20) / LINE,
     )
 
 
@@ -79,7 +82,7 @@ class BlockCost(NamedTuple):
 
     issue: BlockIssue
     accesses: tuple[BoundAccess, ...]
-    lines: tuple[list[float], ...]
+    touched: tuple[list[Footprint], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class StaticCostModel:
     Raises InvalidValueError for a program in another dialect than TensorIR.
     """
 
-    def __init__(self, limit: int = 1 << 14) -> None:
+    def __init__(self, limit: int = 1 << 11) -> None:
         self._limit = limit
         self._costs: dict[Any, tuple[Any, BlockCost]] = {}
         self._target: Target | None = None
@@ -127,24 +130,24 @@ class StaticCostModel:
             cost.issue.cycles / _speedup(nest, block, program.target)
             for cost, block in zip(costs, nest.blocks, strict=True)
         )
-        tree = LoopTree(nest, [(cost.accesses, cost.lines) for cost in costs])
-        l1 = tree.traffic(model.l1_lines).total
-        l2 = tree.traffic(model.l2_lines).total if l1 else 0.0
-        l3 = tree.traffic(model.l3_lines).total if l2 else 0.0
-        memory = l1 * model.l2_line_cycles + l2 * model.l3_line_cycles + l3 * model.dram_line_cycles
+        tree = LoopTree(nest, [(cost.accesses, cost.touched) for cost in costs])
+        l1 = tree.line_traffic(model.l1_lines)
+        l2 = tree.line_traffic(model.l2_lines) if any(l1) else l1
+        l3 = tree.line_traffic(model.l3_lines) if any(l2) else l2
+        pages = tree.page_traffic(model.tlb_pages)
+        memory = 0.0
+        for (read, written), cost in zip((l1, l2, l3, pages), model.moves, strict=True):
+            memory += read * cost[0] + written * cost[1]
         memory *= issue / serial if serial else 1.0
         cycles = max(issue, memory) + model.overlap * min(issue, memory)
         launches = sum(loop.kind == PARALLEL for loop in nest.loops)
         total = cycles / (model.ghz * 1e3) + model.call_us + launches * model.parallel_us
         held = max((cost.issue.registers for cost in costs), default=0.0)
-        return CostParts(issue, memory, l1, l2, l3, held, total)
+        return CostParts(issue, memory, sum(l1), sum(l2), sum(l3), held, total)
 
     def _block_cost(self, nest: LoopNest, block: Block, model: MachineModel) -> BlockCost:
         """The parts that depend on one block and the loops around it; cached by both."""
-        shapes = [
-            LoopShape(loop.var, max(1, loop.extent), loop.kind, len(loop.blocks) == 1)
-            for loop in (nest.loops[i] for i in reversed(block.chain))
-        ]
+        shapes = _shapes(nest, block)
         key = (hash(block.realize), *shapes)
         hit = self._costs.get(key)
         if hit is not None:
@@ -160,8 +163,8 @@ class StaticCostModel:
             model.core,
         )
         loops = [(shape.variable, shape.extent) for shape in shapes]
-        lines = tuple(line_counts(access, loops) for access in accesses)
-        made = BlockCost(issue, accesses, lines)
+        touched = tuple(footprints(access, loops) for access in accesses)
+        made = BlockCost(issue, accesses, touched)
         if len(self._costs) >= self._limit:
             self._costs.clear()
         self._costs[key] = (
@@ -169,6 +172,35 @@ class StaticCostModel:
             made,
         )  # the node stays alive, so its handle stays its own
         return made
+
+
+def _shapes(nest: LoopNest, block: Block) -> list[LoopShape]:
+    """The loops around `block`, innermost first; what an unroll pragma unrolls counts as unrolled.
+
+    TVM unrolls below the pragma while the product of the extents stays within its limit.
+    """
+    shapes = []
+    marked = False
+    for i in reversed(block.chain):
+        loop = nest.loops[i]
+        marked = marked or loop.annotated
+        shapes.append(LoopShape(loop.var, max(1, loop.extent), loop.kind, len(loop.blocks) == 1))
+    if marked:
+        limit = max(_pragma_limit(nest.loops[i].node) for i in block.chain)
+        steps = 1
+        for i, shape in enumerate(shapes):
+            if shape.kind == VECTORIZED:
+                continue
+            steps *= shape.extent
+            if steps > limit or shape.kind == PARALLEL:
+                break
+            shapes[i] = shape._replace(kind=UNROLLED)
+    return shapes
+
+
+def _pragma_limit(loop: Any) -> int:
+    """The limit of the unroll pragma on a loop, 0 without one."""
+    return int(loop.annotations.get("pragma_auto_unroll_max_step", 0))
 
 
 def _speedup(nest: LoopNest, block: Block, target: Target) -> float:

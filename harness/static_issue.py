@@ -51,12 +51,16 @@ class CoreModel:
     """of one scalar call such as expf"""
     gather_cycles: float = 1.2
     """for each lane of a load that is not contiguous"""
+    shuffle_cycles: float = 0.4
+    """the same for strides of two to four elements, which whole vectors and shuffles serve"""
     scatter_cycles: float = 2.5
     loop_cycles: float = 2.0
     """micro-operations of one iteration for counters and branch"""
     entry_cycles: float = 4.0
     """set-up and the sometimes mispredicted exit of one loop"""
     predicate_cycles: float = 1.0
+    index_cycles: float = 5.0
+    """of a quotient and a remainder by a constant"""
     unroll_limit: float = 270.0
     """instructions of a loop that LLVM unrolls in full"""
     odd_lanes: float = 2.0
@@ -116,7 +120,7 @@ def issue_cycles(
     if loops and loops[0].kind == VECTORIZED:
         return _plan(work, loops[0].variable, max(1, loops[0].extent), True)
     best = _plan(work, 0, 1, False)
-    if predicated or ops.branches or ops.calls or ops.index_ops or not accesses:
+    if predicated or ops.calls or ops.index_ops or not accesses:
         return best
     for variable, lanes in _candidates(work):
         plan = _plan(work, variable, lanes, False)
@@ -138,8 +142,9 @@ def _candidates(work: _Work) -> list[tuple[int, int]]:
             shape.alone and length * size <= work.core.unroll_limit
         )
         stride = write.strides.get(shape.variable, 0.0)
-        free = stride == 0.0 and not work.ops.floating
-        if shape.extent >= 4 and (stride == 1.0 or free):
+        free = stride == 0.0 and work.ops.additive and not work.ops.floating
+        wraps = any(shape.variable in access.wraps for access in work.accesses)
+        if shape.extent >= 4 and (stride == 1.0 or free) and not wraps:
             found.append((shape.variable, min(most, 1 << (shape.extent.bit_length() - 1))))
         if not straight:
             break
@@ -163,11 +168,7 @@ def _plan(work: _Work, variable: int, lanes: int, explicit: bool) -> BlockIssue:
     length = 1.0
     for _, extent in run:
         length *= extent
-    runs = 1.0
-    entries = 0.0
-    for shape in reversed(outside):
-        entries += runs
-        runs *= shape.extent
+    runs, entries = _repetitions(work, outside)
     reuse = _reuse(work, variable, lanes, vectors, run, outside)
     arithmetic = length * vectors * (ops.vector_ops + (1.0 if reuse.conditional else 0.0))
     micro = arithmetic + reuse.loads + reuse.stores + core.loop_cycles
@@ -181,7 +182,7 @@ def _plan(work: _Work, variable: int, lanes: int, explicit: bool) -> BlockIssue:
     if ops.accumulates and work.accesses:
         chain = _chain(work, lanes, run, outside, micro, reuse.promoted)
         cycles = max(cycles, chain)
-    total = runs * cycles + entries * core.entry_cycles
+    total = runs * cycles + entries * core.entry_cycles + _wrapped(work) * core.index_cycles
     return BlockIssue(total, lanes, explicit, length, reuse.held, reuse.promoted)
 
 
@@ -204,6 +205,38 @@ def _straight_run(
         run.append((shape.variable, float(shape.extent)))
         length = grown
     return run, []
+
+
+def _repetitions(work: _Work, outside: list[LoopShape]) -> tuple[float, float]:
+    """How often the run is executed and the loops around it are entered.
+
+    A result that no access of a loop changes is computed before that loop (LICM), unless it
+    accumulates.
+    """
+    first = 0
+    if not work.ops.accumulates:
+        while first < len(outside) and not any(
+            access.strides.get(outside[first].variable) for access in work.accesses
+        ):
+            first += 1
+    runs, entries = 1.0, 0.0
+    for shape in reversed(outside[first:]):
+        entries += runs
+        runs *= shape.extent
+    return runs, entries
+
+
+def _wrapped(work: _Work) -> float:
+    """How often quotients and remainders of fused loops are computed."""
+    variables = {variable for access in work.accesses for variable in access.wraps}
+    if not variables:
+        return 0.0
+    total, times = 0.0, 1.0
+    for shape in reversed(work.loops):
+        times *= shape.extent
+        if shape.variable in variables:
+            total += times
+    return total
 
 
 class _Reuse(NamedTuple):
@@ -264,9 +297,10 @@ def _reuse(
                 loads += need  # hoisted once, kept on the stack
             else:
                 hoist = 1.0
-        count = 1.0 if access.write else float(max(1, ops.loads.get(access.buffer, 1)))
-        if lanes > 1 and stride not in (0.0, 1.0):
+        count = access.times
+        if lanes > 1 and (stride not in (0.0, 1.0) or variable in access.wraps):
             each = core.scatter_cycles if access.write else core.gather_cycles
+            each = core.shuffle_cycles if 1.0 < abs(stride) <= 4.0 else each
             scattered += unique * count * lanes * each / hoist
         elif access.write:
             stores += need / hoist
@@ -295,7 +329,8 @@ def _chain(
 ) -> float:
     """Cycles of one run if dependence chains were all: critical path over runs that overlap."""
     core, ops = work.core, work.ops
-    strides = work.accesses[-1].strides
+    write = work.accesses[-1]
+    strides = {v: s for v, s in write.strides.items() if v not in write.wraps}
     depth = 1.0
     for loop, extent in run:
         if not strides.get(loop):

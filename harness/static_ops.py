@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tvm.ir import Call
+from tvm.ir import Call, StringImm
 from tvm.ir.expr import TensorLoad
 from tvm.tirx import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
     Add,
-    And,
     Broadcast,
     BufferStore,
     Cast,
@@ -31,7 +24,6 @@ from tvm.tirx import (
     Mod,
     Mul,
     Not,
-    Or,
     Select,
     SeqStmt,
     Sub,
@@ -43,10 +35,16 @@ from tirgym.harness.tensorir.nest import NodeCache
 __all__ = ["BlockOps", "block_ops"]
 
 _ARITHMETIC = {Add, Sub, Mul, Max, Min}
-_COMPARE = {EQ, NE, LT, LE, GT, GE}
-_LOGIC = {And, Or}
 _VECTOR_CALLS = {"sqrt", "rsqrt", "fabs", "abs", "floor", "ceil", "trunc", "round", "nearbyint"}
 """Calls that x86 and ARM have vector instructions for."""
+_BIT_CALLS = {
+    "shift_left",
+    "shift_right",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_not",
+}
 _FREE_CALLS = {"likely", "reinterpret", "assume", "undef"}
 
 
@@ -77,68 +75,66 @@ class BlockOps(NamedTuple):
 
 
 class _Counter:
-    """Walks one body; every count is per execution."""
+    """Walks one body; every count is per execution.
+
+    Expressions are numbered by structure, so that what inlining has copied counts once, as LLVM
+    computes it once.
+    """
 
     def __init__(self) -> None:
         self.flops = self.vector_ops = self.divisions = self.calls = 0
         self.branches = self.index_ops = self.stores = 0
         self.loads: dict[int, int] = {}
         self.stored: list[Any] = []
-        self._seen: set[tuple[int, int]] = set()
+        self._by_node: dict[int, int] = {}
+        self._by_structure: dict[tuple[Any, ...], int] = {}
 
-    def value(self, expr: Any) -> None:
-        """Count the operations of a value expression."""
-        kind = type(expr)
-        if kind in (Var, IntImm, FloatImm):
-            return
+    def value(self, expr: Any) -> int:
+        """Count the operations of a value expression that are new; returns its number."""
+        node = hash(expr)
+        known = self._by_node.get(node)
+        if known is None:
+            known = self._by_node[node] = self._number(expr, type(expr))
+        return known
+
+    def _number(self, expr: Any, kind: type) -> int:
+        """The number of a value expression; counts it the first time that its structure is met."""
+        if kind is Var:
+            return self._known((kind, hash(expr)))[0]
+        if kind is IntImm or kind is FloatImm:
+            return self._known((kind, expr.value))[0]
         if kind is TensorLoad:
-            self._load(expr)
-        elif kind in _ARITHMETIC:
+            return self._load(expr)
+        parts = _parts(expr, kind)
+        name = _call_name(expr) if kind is Call else str(expr.ty) if kind is Cast else ""
+        number, new = self._known((kind, name, *(self.value(part) for part in parts)))
+        if new:
+            self._count(expr, kind, name)
+        return number
+
+    def _known(self, key: tuple[Any, ...]) -> tuple[int, bool]:
+        number = self._by_structure.get(key)
+        if number is not None:
+            return number, False
+        number = self._by_structure[key] = len(self._by_structure)
+        return number, True
+
+    def _count(self, expr: Any, kind: type, name: str) -> None:
+        if kind in _ARITHMETIC:
             self.flops += 1
             fused = kind in (Add, Sub) and (type(expr.a) is Mul or type(expr.b) is Mul)
             self.vector_ops += 0 if fused else 1
-            self.value(expr.a)
-            self.value(expr.b)
         elif kind is Div:
             self.flops += 1
             self.divisions += 1
-            self.value(expr.a)
-            self.value(expr.b)
-        elif kind in _COMPARE or kind in _LOGIC:
-            self.vector_ops += 1
-            self.value(expr.a)
-            self.value(expr.b)
         elif kind is Call:
-            self._call(expr)
-        else:
-            self._other(expr, kind)
-
-    def _load(self, expr: Any) -> None:
-        self.loads[hash(expr.source)] = self.loads.get(hash(expr.source), 0) + 1
-        self._indices(expr.indices)
-
-    def _indices(self, indices: Any) -> None:
-        for index in indices:
-            if type(index) is not Var:
-                self._index(index)
-
-    def _index(self, expr: Any) -> None:
-        kind = type(expr)
-        if kind in (Var, IntImm):
-            return
-        if kind in (FloorDiv, FloorMod, Mod, Div):
+            self._count_call(name)
+        elif kind in (FloorDiv, FloorMod, Mod):
             self.index_ops += 1
-        if kind is TensorLoad:
-            self._load(expr)
-            self.index_ops += 1
-            return
-        for part in ("a", "b", "value"):
-            child = getattr(expr, part, None)
-            if child is not None and not isinstance(child, int):
-                self._index(child)
+        elif kind not in (Let, Not, Broadcast):
+            self.vector_ops += 1
 
-    def _call(self, expr: Any) -> None:
-        name = str(getattr(expr.op, "name", "")).rpartition(".")[2]
+    def _count_call(self, name: str) -> None:
         if name == "if_then_else":
             self.branches += 1
         elif name in ("sqrt", "rsqrt"):
@@ -147,34 +143,32 @@ class _Counter:
         elif name in _VECTOR_CALLS:
             self.flops += 1
             self.vector_ops += 1
+        elif name in _BIT_CALLS:
+            self.vector_ops += 1
         elif name not in _FREE_CALLS:
             self.flops += 1
             self.calls += 1
-        for argument in expr.args:
-            self.value(argument)
 
-    def _other(self, expr: Any, kind: type) -> None:
-        parts: tuple[Any, ...]
-        if kind is Select:
-            self.vector_ops += 1
-            parts = (expr.condition, expr.true_value, expr.false_value)
-        elif kind is Cast:
-            self.vector_ops += 1
-            parts = (expr.value,)
-        elif kind is Let:
-            parts = (expr.value, expr.body)
-        elif kind is Not:
-            parts = (expr.a,)
-        elif kind is Broadcast:
-            parts = (expr.value,)
-        elif kind in (FloorDiv, FloorMod, Mod):
+    def _load(self, expr: Any) -> int:
+        indices = tuple(self.index(index) for index in expr.indices)
+        handle = hash(expr.source)
+        number, new = self._known((TensorLoad, handle, *indices))
+        if new:
+            self.loads[handle] = self.loads.get(handle, 0) + 1
+        return number
+
+    def index(self, expr: Any) -> int:
+        """Count the divisions of an index expression; returns its number."""
+        kind = type(expr)
+        if kind is TensorLoad:
+            return self._load(expr)
+        if kind is Var or kind is IntImm:
+            return self._number(expr, kind)
+        parts = _parts(expr, kind)
+        number, new = self._known((kind, "index", *(self.index(part) for part in parts)))
+        if new and kind in (FloorDiv, FloorMod, Mod, Div):
             self.index_ops += 1
-            parts = (expr.a, expr.b)
-        else:
-            self.vector_ops += 1
-            parts = tuple(getattr(expr, "args", None) or ())
-        for part in parts:
-            self.value(part)
+        return number
 
     def statement(self, stmt: Any) -> None:
         """Count a statement of a block body."""
@@ -182,7 +176,8 @@ class _Counter:
         if kind is BufferStore:
             self.stores += 1
             self.stored.append(stmt)
-            self._indices(stmt.indices)
+            for index in stmt.indices:
+                self.index(index)
             self.value(stmt.value)
         elif kind is SeqStmt:
             for child in stmt.seq:
@@ -203,7 +198,31 @@ class _Counter:
                 self.statement(body)
 
 
-_OPS = NodeCache(1 << 13)
+def _call_name(expr: Any) -> str:
+    return str(getattr(expr.op, "name", "")).rpartition(".")[2]
+
+
+_PARTS = {
+    Select: ("condition", "true_value", "false_value"),
+    Cast: ("value",),
+    Broadcast: ("value",),
+    Let: ("value", "body"),
+    Not: ("a",),
+}
+
+
+def _parts(expr: Any, kind: type) -> tuple[Any, ...]:
+    """The operands of an expression."""
+    if kind is Call:
+        return tuple(argument for argument in expr.args if type(argument) is not StringImm)
+    names = _PARTS.get(kind)
+    if names is not None:
+        return tuple(getattr(expr, name) for name in names)
+    a = getattr(expr, "a", None)
+    return () if a is None else (a, expr.b)
+
+
+_OPS = NodeCache(1 << 11)
 
 
 def block_ops(node: Any) -> BlockOps:
