@@ -153,9 +153,14 @@ def check(bench: Bench, given: InputSet) -> tuple[str, float, bool]:
 
 
 def run_gate(
-    bench: Bench, function: Callable[..., Any], sets: Sequence[InputSet], slow_s: float = np.inf
+    bench: Bench,
+    function: Callable[..., Any],
+    sets: Sequence[InputSet],
+    slow_s: float = np.inf,
+    reruns: int | None = None,
 ) -> GateOutcome:
-    """Run `function` twice on each of `sets`, with other poison the second time, and judge it.
+    """Run `function` twice on each of `sets` (on the first `reruns` if given), with other poison the
+    second time, and judge it.
 
     All first runs come before all second ones, so that intermediates left behind by a run belong
     to other inputs. Stops after the first set with TOO_SLOW if the fastest call took longer than
@@ -184,7 +189,7 @@ def run_gate(
             fastest = min(fastest, bench.run(function, given, Poison.HIGH))
             if fastest > slow_s:
                 return outcome(Status.TOO_SLOW)
-    for number, (given, first) in enumerate(done):
+    for number, (given, first) in enumerate(done[:reruns]):
         fastest = min(fastest, bench.run(function, given, RERUN_POISONS[number % 2]))
         failure, _, _ = ("", 0.0, False) if bench.same_bits(first) else check(bench, given)
         failure = failure or _damage(bench, given)

@@ -86,7 +86,7 @@ class Operations:
         self._note("gate")
         bench.bench.answers_left = True
         try:
-            outcome, _ = bench.gate(bench.function(code_key), sets)
+            outcome, _ = bench.gate(bench.function(code_key), sets, level)
         finally:
             bench.bench.answers_left = False
         return replace(outcome, tainted=bench.bench.tainted)

@@ -78,7 +78,7 @@ class TimingPlan:
     resamples: int = 1000
 
 
-TRAINING_PLAN = TimingPlan(1e-3, 0.045, 6, 20, 0.3)
+TRAINING_PLAN = TimingPlan(1e-3, 0.045, 5, 20, 0.3)
 FULL_PLAN = TimingPlan(2e-3, 0.8, 12, 60, 0.2)
 ANCHOR_PLAN = replace(FULL_PLAN, budget_s=0.4, max_pairs=40, noise_limit=0.3, extensions=1)
 PLANS = {Level.TRAINING: TRAINING_PLAN, Level.FULL: FULL_PLAN}

@@ -40,6 +40,13 @@ POOL_ROUNDS = 48
 POOL_BYTES = 512 << 20
 ROTATING = (Regime.TIES, Regime.TINY, Regime.MIXED, Regime.HUGE, Regime.SPARSE, Regime.EXTREME)
 """Training: two of these at a time, in turn, besides RAMP and NORMAL (the timed inputs)."""
+TRAINING_RERUNS = 2
+"""Training: sets that are run a second time, one with each poison besides NaN; the timed calls and
+what they leave repeat the NORMAL set too."""
+LONG_S = 3e-3
+SHARP = 0.05
+"""A slow candidate is timed against an anchor shorter than LONG_S whose ratio is known this well,
+instead of a baseline as slow as itself."""
 PROMOTION = 2.0
 """A candidate this much faster than the baseline it was timed against is measured in full against
 naive, and becomes an anchor …"""
@@ -247,7 +254,7 @@ class Workbench:
         drawn_s = self.baseline.runs_s - before_s
         function = self.function(code_key)
         note("gate")
-        outcome, gate = self.gate(function, sets)
+        outcome, gate = self.gate(function, sets, level)
         if gate.status is not Status.PASSED:
             outcome = replace(outcome, gate_s=time.perf_counter() - started)
         else:
@@ -255,11 +262,12 @@ class Workbench:
         return replace(outcome, gate_runs_s=outcome.gate_runs_s + drawn_s)
 
     def gate(
-        self, function: Callable[..., Any], sets: Sequence[InputSet]
+        self, function: Callable[..., Any], sets: Sequence[InputSet], level: Level
     ) -> tuple[Outcome, GateOutcome]:
         """The gate's verdict, as it is answered and with its details."""
         slow_s = max(self.rules.slow_floor_s, self.rules.slowdown_limit * self.naive_s)
-        gate = run_gate(self.bench, function, sets, slow_s)
+        reruns = TRAINING_RERUNS if level is Level.TRAINING else None
+        gate = run_gate(self.bench, function, sets, slow_s, reruns)
         self.failing = gate.failing
         outcome = Outcome(
             gate.status, gate.report, message=gate.report.failure, gate_runs_s=gate.runs_s
@@ -286,7 +294,8 @@ class Workbench:
         call_s = self.bench.run(function, given, Poison.NAN)
         estimate, gate_runs_s = min(gate.seconds, call_s), gate.runs_s + call_s
         first = self.bench.bits()
-        anchor = self.nearest(estimate) if level is Level.TRAINING else None
+        anchored = level is Level.TRAINING and code_key != self.naive_key
+        anchor = self.nearest(estimate) if anchored else None
         base = self.naive if anchor is None else self.call_of(anchor)
         self.bench.prepare(given, Poison.HIGH)
         gate_s = time.perf_counter() - started
@@ -346,10 +355,17 @@ class Workbench:
         return interleave(candidate, base, estimates, plan, self.rules.timer)
 
     def nearest(self, seconds: float) -> Anchor | None:
-        """The anchor closest in time, None for the naive program."""
+        """The anchor closest in time, None for the naive program.
+
+        Where that would be a long baseline and a sharp shorter one is there, the closest of those.
+        """
         choices: list[tuple[float, Anchor | None]] = [(self.naive_s, None)]
         choices += [(a.seconds, a) for a in self.anchors]
-        return min(choices, key=lambda c: abs(math.log(c[0] / seconds)))[1]
+        closest = _closest(choices, seconds)
+        if closest[0] > LONG_S:
+            sharp = [c for c in choices if c[1] and c[1].half_width <= SHARP and c[0] <= LONG_S]
+            closest = _closest(sharp, seconds) if sharp else closest
+        return closest[1]
 
     def call_of(self, anchor: Anchor) -> Call:
         """The anchor's binary on the baseline's memory, built when first used."""
@@ -378,6 +394,12 @@ class Workbench:
             scale,
             timer=timer,
         )
+
+
+def _closest(
+    choices: Sequence[tuple[float, Anchor | None]], seconds: float
+) -> tuple[float, Anchor | None]:
+    return min(choices, key=lambda choice: abs(math.log(choice[0] / seconds)))
 
 
 def _plausible(

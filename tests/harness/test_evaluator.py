@@ -27,7 +27,7 @@ from tirgym.harness.status import Status
 from tirgym.harness.store import Store
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.timing import Call, TimingPlan
-from tirgym.harness.workbench import Rules, Workbench
+from tirgym.harness.workbench import Anchor, Rules, Workbench
 from tirgym.kernels_suite.kernel import Regime, Workload
 from tirgym.kernels_suite.registry import load_workload
 
@@ -440,6 +440,26 @@ def test_fast_programs_become_anchors_and_slow_naive_is_spared(tmp_path: Path) -
     assert found.speedup == pytest.approx(125.0)
     low, high = found.speedup_ci
     assert (low, high) == pytest.approx((120.0, 130.0)), "the anchor's uncertainty is part of it"
+
+
+def test_slow_programs_are_timed_against_a_short_anchor_that_is_known_well(
+    tmp_path: Path,
+) -> None:
+    bench = workbench(SetTimer({}), tmp_path)
+    bench.naive_s = 2e-2
+    blurred = Anchor("a", 20.0, 0.2, 1e-3)
+    sharp = Anchor("b", 50.0, 0.02, 4e-4)
+    assert bench.nearest(1e-2) is None
+    bench.anchors = [blurred]
+    assert bench.nearest(1e-2) is None
+    bench.anchors = [blurred, sharp]
+    assert bench.nearest(1e-2) is sharp
+    assert bench.nearest(9e-4) is blurred
+    bench.naive_s = 2e-3
+    assert bench.nearest(1e-2) is None
+    bench.naive_s = 2e-2
+    outcome = play(bench, bench.naive.function, bench.naive_key)
+    assert outcome.measurement.anchor_ratio == outcome.measurement.speedup == 1.0
 
 
 def test_secret_and_public_seed_both_change_the_inputs(tmp_path: Path) -> None:

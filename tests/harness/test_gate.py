@@ -209,6 +209,9 @@ def test_every_set_is_run_twice_first_runs_first() -> None:
     judged(record)
     first, second = (float(s.inputs[0][0, 0]) for s in SETS)
     assert seen == [first, second, first, second]
+    seen.clear()
+    run_gate(bench(), record, SETS, reruns=1)
+    assert seen == [first, second, first]
 
 
 def test_a_slow_kernel_is_cut_off_after_it_was_right_once() -> None:
