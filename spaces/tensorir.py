@@ -7,269 +7,42 @@ Hot path: everything that depends on a block and its bindings alone is computed 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import numpy as np
 import tvm.tirx as tx
 from numpy.typing import NDArray
-from tvm.ir.expr import Call, Expr, TensorLoad
 
 from tirgym.harness.program import Program
-from tirgym.harness.tensorir.nest import (
-    REDUCE,
-    SPATIAL,
-    Access,
-    Block,
-    BlockFacts,
-    Buffer,
-    Linear,
-    LoopNest,
-)
+from tirgym.harness.tensorir.nest import REDUCE, Block, Buffer, LoopNest, NodeCache
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.spaces.graph import (
     BOUND,
     COLUMNS,
     EDGE_FEATURES,
     NODE_FEATURES,
-    EdgeType,
     IRGraph,
     NodeType,
 )
 from tirgym.spaces.hardware import hardware_features
+from tirgym.spaces.tensorir_blocks import LOG_TABLE, BlockView, block_view, log_of
 
 __all__ = ["TensorIREncoder"]
 
-_TABLE = 1 << 14
-_LOG = [math.log2(1 + x) / 16 for x in range(_TABLE)]
-_POWER = [0.0, *(math.log2(1 + (x & -x)) / 16 for x in range(1, _TABLE))]
+_POWER = [0.0, *(log_of(x & -x) for x in range(1, LOG_TABLE))]
 _KINDS = [tuple(float(kind == i) for i in range(5)) for kind in range(5)]
 _BODIES = {"loop": (1.0, 0.0, 0.0), "block": (0.0, 1.0, 0.0), "sequence": (0.0, 0.0, 1.0)}
 _OTHER_BODY = (0.0, 0.0, 0.0)
 _WIDTH, _EDGE_WIDTH = len(NODE_FEATURES), len(EDGE_FEATURES)
 _COLUMNS = [COLUMNS[kind] for kind in NodeType]
-_READ_STRIDE, _WRITE_STRIDE = int(EdgeType.READ_STRIDE), int(EdgeType.WRITE_STRIDE)
-_NO_STRIDE = (0.0, True)
 _SURELY_BOUNDED = 60
 """Up to this many loops and blocks every feature is within BOUND by construction."""
-_CACHE_LIMIT = 1 << 10
 
 
-def _log(x: float) -> float:
-    if 0 <= x < _TABLE:
-        return _LOG[int(x)]
-    return min(math.log2(1 + max(x, 0)) / 16, BOUND)
+_SHAPES = NodeCache(1 << 10)
 
 
-class _Shared(NamedTuple):
-    """What depends on a block alone."""
-
-    node: Any
-    """held, so that its handle stays unique"""
-    log_instances: float
-    """of the product of the iterator extents"""
-    head: tuple[float, ...]
-    """block features before `has_predicate`"""
-    annotated: float
-    operations: tuple[float, ...]
-    """block features after `exact_bindings`"""
-    reads: int
-    """number of read regions"""
-    accesses: tuple[Access, ...]
-    """each read, then each write"""
-    buffers: tuple[Buffer, ...]
-    handles: tuple[int, ...]
-    """of `buffers`"""
-    straight: tuple[bool, ...]
-    """whether the starts of each access are linear"""
-    edge_types: tuple[int, ...]
-    edge_rows: tuple[tuple[float, ...], ...]
-
-
-class _View(NamedTuple):
-    """What depends on a block and its bindings alone."""
-
-    realize: Any
-    """held, so that its handle stays unique"""
-    shared: _Shared
-    head: tuple[float, ...]
-    """block features before `depth`"""
-    tail: tuple[float, ...]
-    """block features after `depth`"""
-    stride_vars: tuple[int, ...]
-    """loop variable of each stride edge"""
-    stride_accesses: tuple[int, ...]
-    """access of each stride edge"""
-    edge_types: tuple[int, ...]
-    """of reads, writes and strides"""
-    edge_rows: NDArray[np.float32]
-    """(len(edge_types), EDGE_FEATURES)"""
-    spatial: tuple[int, ...]
-    """handles of loop variables that move a spatial iterator"""
-    reduce: tuple[int, ...]
-    """handles of loop variables that move a reduction iterator"""
-
-
-_views: dict[int, _View] = {}
-_blocks: dict[int, _Shared] = {}
-_shapes: dict[int, tuple[Buffer, tuple[float, ...]]] = {}
-
-_PLACE: dict[type, int] = {
-    tx.Add: 0,
-    tx.Sub: 0,
-    tx.Mul: 1,
-    tx.Div: 2,
-    tx.FloorDiv: 2,
-    tx.Mod: 2,
-    tx.FloorMod: 2,
-    Call: 3,
-    **dict.fromkeys((tx.Max, tx.Min, tx.Select), 4),
-    **dict.fromkeys((tx.LT, tx.LE, tx.GT, tx.GE, tx.EQ, tx.NE, tx.And, tx.Or, tx.Not), 4),
-    TensorLoad: 5,
-}
-_BINARY = frozenset(_PLACE) - {tx.Not, tx.Select, Call, TensorLoad}
-_LEAVES = frozenset((tx.Var, tx.IntImm, tx.FloatImm))
-_CHILDREN = ("a", "value", "condition", "true_value", "false_value", "body")
-_NODES = (Expr, tx.Stmt)
-
-
-def _count(node: Any, counts: list[int]) -> None:
-    """Add the operations under `node`, index expressions apart, to `counts`."""
-    kind = type(node)
-    if kind in _LEAVES:
-        return
-    place = _PLACE.get(kind)
-    if place is not None:
-        counts[place] += 1
-    if kind in _BINARY:
-        _count(node.a, counts)
-        _count(node.b, counts)
-    elif kind is tx.BufferStore:
-        _count(node.value, counts)
-    elif kind is Call or kind is tx.SeqStmt:
-        for child in node.args if kind is Call else node.seq:
-            if isinstance(child, _NODES):
-                _count(child, counts)
-    elif kind is not TensorLoad:
-        for name in _CHILDREN:
-            child = getattr(node, name, None)
-            if isinstance(child, _NODES):
-                _count(child, counts)
-
-
-@lru_cache(maxsize=4096)
-def _stride_row(stride: float, exact: bool) -> tuple[float, ...]:
-    size = abs(stride)
-    return (_log(size), float(stride < 0), float(size == 1), float(size == 0), float(exact), 0.0)
-
-
-def _moved_by(facts: BlockFacts, bindings: tuple[Linear, ...], kind: int) -> tuple[int, ...]:
-    """Loop variables that move an iterator of `kind`."""
-    pairs = zip(facts.iter_types, bindings, strict=True)
-    return tuple([var for t, binding in pairs if t == kind for var in binding.coefficients])
-
-
-def _make_shared(facts: BlockFacts) -> _Shared:
-    counts = [0] * 6
-    _count(facts.node.body, counts)
-    accesses = (*facts.reads, *facts.writes)
-    reads = len(facts.reads)
-    rows: list[tuple[float, ...]] = []
-    straight: list[bool] = []
-    for access in accesses:
-        elements, fixed, exact = 1, True, True
-        for start, extent in access.region:
-            elements *= max(extent, 1)
-            fixed, exact = fixed and extent > 0, exact and start.exact
-        rows.append((0.0, 0.0, 0.0, 0.0, float(exact and fixed), _log(elements)))
-        straight.append(exact)
-    return _Shared(
-        node=facts.node,
-        log_instances=_log(math.prod(facts.iter_extents)),
-        head=(
-            facts.iter_types.count(SPATIAL) / 8,
-            facts.iter_types.count(REDUCE) / 8,
-            reads / 8,
-            len(facts.writes) / 8,
-            float(facts.has_init),
-        ),
-        annotated=float(facts.annotated),
-        operations=tuple(min(count / 8, BOUND) for count in counts),
-        reads=reads,
-        accesses=accesses,
-        buffers=tuple(access.buffer for access in accesses),
-        handles=tuple(access.buffer.handle for access in accesses),
-        straight=tuple(straight),
-        edge_types=(int(EdgeType.READ),) * reads + (int(EdgeType.WRITE),) * len(facts.writes),
-        edge_rows=tuple(rows),
-    )
-
-
-def _shared(facts: BlockFacts) -> _Shared:
-    """What depends on a block alone; cached by node."""
-    handle = hash(facts.node)
-    hit = _blocks.get(handle)
-    if hit is None:
-        if len(_blocks) >= _CACHE_LIMIT:
-            _blocks.clear()
-        hit = _blocks[handle] = _make_shared(facts)
-    return hit
-
-
-def _strides(access: Access, straight: bool, block: Block) -> dict[int, tuple[float, bool]]:
-    """Elements that one iteration of each loop variable moves `access`, and whether exactly."""
-    found: dict[int, tuple[float, bool]] = {}
-    strides = access.strides
-    for iterator, binding in zip(block.facts.iter_handles, block.bindings, strict=True):
-        step = strides.get(iterator)
-        if step is None:
-            continue
-        for var, coefficient in binding.coefficients.items():
-            before, exact = found.get(var, _NO_STRIDE)
-            found[var] = before + step * coefficient, exact and straight and binding.exact
-    return found
-
-
-def _make_view(block: Block) -> _View:
-    facts, bindings = block.facts, block.bindings
-    shared = _shared(facts)
-    types, rows = list(shared.edge_types), list(shared.edge_rows)
-    variables: list[int] = []
-    moved: list[int] = []
-    for number, access in enumerate(shared.accesses):
-        kind = _READ_STRIDE if number < shared.reads else _WRITE_STRIDE
-        found = _strides(access, shared.straight[number], block)
-        for var, (stride, exact) in found.items():
-            types.append(kind)
-            variables.append(var)
-            moved.append(number)
-            rows.append(_stride_row(stride, exact))
-    exact_bindings = float(all(binding.exact for binding in bindings))
-    return _View(
-        realize=block.realize,
-        shared=shared,
-        head=(*shared.head, 1.0 if block.has_predicate else 0.0, shared.annotated),
-        tail=(exact_bindings, *shared.operations),
-        stride_vars=tuple(variables),
-        stride_accesses=tuple(moved),
-        edge_types=tuple(types),
-        edge_rows=np.array(rows, np.float32).reshape(-1, _EDGE_WIDTH),
-        spatial=_moved_by(facts, bindings, SPATIAL),
-        reduce=_moved_by(facts, bindings, REDUCE),
-    )
-
-
-def _view(block: Block) -> _View:
-    handle = hash(block.realize)
-    hit = _views.get(handle)
-    if hit is None:
-        if len(_views) >= _CACHE_LIMIT:
-            _views.clear()
-        hit = _views[handle] = _make_view(block)
-    return hit
-
-
-def _loop_rows(nest: LoopNest, views: list[_View]) -> tuple[list[float], list[int]]:
+def _loop_rows(nest: LoopNest, views: list[BlockView]) -> tuple[list[float], list[int]]:
     """Feature rows of all loops, flat, and the product of extents down to each loop."""
     spatial, reduce = set[int](), set[int]()
     for view in views:
@@ -282,12 +55,12 @@ def _loop_rows(nest: LoopNest, views: list[_View]) -> tuple[list[float], list[in
         total = extent if parent < 0 else extent * trips[parent]
         trips.append(total)
         flat += (
-            _log(extent),
+            log_of(extent),
             *_KINDS[loop.kind],
             1.0 if loop.annotated else 0.0,
             len(loop.chain) / 8,
-            _log(total),
-            _POWER[extent] if extent < _TABLE else _log(extent & -extent),
+            log_of(total),
+            _POWER[extent] if extent < LOG_TABLE else log_of(extent & -extent),
             len(loop.blocks) / 8,
             1.0 if var in spatial else 0.0,
             1.0 if var in reduce else 0.0,
@@ -298,22 +71,20 @@ def _loop_rows(nest: LoopNest, views: list[_View]) -> tuple[list[float], list[in
 
 def _buffer_shape(buffer: Buffer) -> tuple[float, ...]:
     """Buffer features that depend on the buffer alone; cached."""
-    hit = _shapes.get(buffer.handle)
-    if hit is None:
-        elements = math.prod(max(extent, 1) for extent in buffer.shape)
-        row = (
-            _log(elements),
-            _log(max(buffer.nbytes, 0)),
-            len(buffer.shape) / 8,
-            _log(max(buffer.shape[-1], 0)) if buffer.shape else 0.0,
-            buffer.nbytes / max(elements, 1) / 8,
-            1.0 if "float" in buffer.dtype else 0.0,
-            0.0 if buffer.scope == "global" else 1.0,
-        )
-        if len(_shapes) >= _CACHE_LIMIT:
-            _shapes.clear()
-        hit = _shapes[buffer.handle] = (buffer, row)
-    return hit[1]
+    hit = _SHAPES.entries.get(buffer.handle)
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    elements = math.prod(max(extent, 1) for extent in buffer.shape)
+    row = (
+        log_of(elements),
+        log_of(max(buffer.nbytes, 0)),
+        len(buffer.shape) / 8,
+        log_of(max(buffer.shape[-1], 0)) if buffer.shape else 0.0,
+        buffer.nbytes / max(elements, 1) / 8,
+        1.0 if "float" in buffer.dtype else 0.0,
+        0.0 if buffer.scope == "global" else 1.0,
+    )
+    return _SHAPES.put(buffer.node, row)  # type: ignore[no-any-return]
 
 
 def _structure(nest: LoopNest, first_block: int) -> tuple[list[int], list[int], list[int]]:
@@ -347,7 +118,7 @@ class TensorIREncoder:
         if not isinstance(program, TensorIRProgram):
             raise TypeError(f"expected a TensorIRProgram, got {type(program).__name__}")
         nest = program.nest
-        views = [_view(block) for block in nest.blocks]
+        views = [block_view(block) for block in nest.blocks]
         number: dict[int, int] = {}
         buffers: list[Buffer] = []
         for view in views:
@@ -366,7 +137,7 @@ class TensorIREncoder:
     def _nodes(
         self,
         program: TensorIRProgram,
-        views: list[_View],
+        views: list[BlockView],
         buffers: list[Buffer],
         counts: tuple[int, int, int, int],
     ) -> NDArray[np.float32]:
@@ -375,7 +146,7 @@ class TensorIREncoder:
         blocks: list[float] = []
         for block, view in zip(nest.blocks, views, strict=True):
             chain = block.chain
-            blocks += (view.shared.log_instances, _log(trips[chain[-1]]) if chain else _LOG[1])
+            blocks += (view.shared.log_instances, log_of(trips[chain[-1]]) if chain else log_of(1))
             blocks += view.head
             blocks.append(len(chain) / 8)
             blocks += view.tail
@@ -402,7 +173,7 @@ class TensorIREncoder:
     def _edges(
         self,
         nest: LoopNest,
-        views: list[_View],
+        views: list[BlockView],
         number: dict[int, int],
         counts: tuple[int, int, int, int],
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
