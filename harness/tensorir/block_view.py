@@ -9,7 +9,21 @@ from math import prod
 from typing import Any, NamedTuple
 
 from tvm.ir.expr import TensorLoad
-from tvm.tirx import Add, Bind, BufferStore, FloorDiv, FloorMod, IntImm, Max, Min, Mul, SeqStmt, Var
+from tvm.tirx import (
+    Add,
+    Bind,
+    BufferStore,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    SeqStmt,
+    Var,
+)
+from tvm_ffi import structural_equal
 
 from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block, NodeCache
 
@@ -52,19 +66,28 @@ class BlockView(NamedTuple):
 
 
 _VIEWS = NodeCache(1 << 11)
-_ORDERED = NodeCache(1 << 11)
+_BODIES = NodeCache(1 << 11)
 _SIZES = NodeCache(1 << 11)
+
+_LEAVES = frozenset({Var, IntImm, FloatImm})
 
 
 def _mentions(expr: Any, buffer: int) -> bool:
     """Whether `buffer` is loaded anywhere in `expr`."""
-    if type(expr) is TensorLoad:
+    kind = type(expr)
+    if kind in _LEAVES:
+        return False
+    if kind is TensorLoad:
         return hash(expr.source) == buffer or any(_mentions(i, buffer) for i in expr.indices)
     for part in ("a", "b", "value", "condition", "true_value", "false_value"):
         child = getattr(expr, part, None)
         if hasattr(child, "ty") and _mentions(child, buffer):
             return True
     return any(_mentions(child, buffer) for child in getattr(expr, "args", None) or ())
+
+
+def _same_index(one: Any, other: Any) -> bool:
+    return hash(one) == hash(other) or bool(structural_equal(one, other))
 
 
 def _accumulates(store: Any) -> bool:
@@ -74,45 +97,49 @@ def _accumulates(store: Any) -> bool:
         return False
     for own, term in ((value.a, value.b), (value.b, value.a)):
         if type(own) is TensorLoad and hash(own.source) == target:
-            same = all(
-                hash(i) == hash(j)
-                or (type(i) is IntImm and type(j) is IntImm and i.value == j.value)
-                for i, j in zip(own.indices, store.indices, strict=True)
-            )
+            same = all(map(_same_index, own.indices, store.indices))
             return same and not _mentions(term, target)
     return False
 
 
-def _is_ordered(node: Any, overlaps: bool, has_reduce: bool, known_iters: bool) -> bool:
+class _Body(NamedTuple):
+    """What depends on the body of a block alone; TVM shares bodies more often than blocks."""
+
+    one_store: bool
+    accumulates: bool
+    feeds_on_itself: bool
+    """its one store reads the stored buffer"""
+    opaque: bool
+    """holds more than stores and named values, that is, comes from an intrinsic"""
+
+
+def _body(node: Any) -> _Body:
+    body = node.body
+    hit = _BODIES.entries.get(hash(body))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    one_store = type(body) is BufferStore
+    parts = list(body.seq) if type(body) is SeqStmt else [body]
+    made = _Body(
+        one_store,
+        one_store and _accumulates(body),
+        one_store and _mentions(body.value, hash(body.buffer)),
+        not all(type(part) in (BufferStore, Bind) for part in parts),
+    )
+    return _BODIES.put(body, made)  # type: ignore[no-any-return]
+
+
+def _is_ordered(block: Block, body: _Body, overlaps: bool, known_iters: bool) -> bool:
     """Whether the iterations of a block may have to run in their order.
 
     Reductions with several stores (argmax) come from declared commutative reducers and have an
     initialisation; anything else that feeds on itself must visibly accumulate.
     """
-    hit = _ORDERED.entries.get(hash(node))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    body = node.body
-    feeds_on_itself = overlaps or (
-        type(body) is BufferStore and _mentions(body.value, hash(body.buffer))
-    )
     if not known_iters:
-        found = True
-    elif type(body) is BufferStore:
-        found = feeds_on_itself and not _accumulates(body)
-    else:
-        found = feeds_on_itself and not (has_reduce and node.init is not None)
-    _ORDERED.put(node, found)
-    return found
-
-
-def _is_opaque(node: Any) -> bool:
-    """Whether the body holds more than stores and named values, that is, comes from an intrinsic."""
-    if len(node.match_buffers):
         return True
-    body = node.body
-    parts = list(body.seq) if type(body) is SeqStmt else [body]
-    return not all(type(part) in (BufferStore, Bind) for part in parts)
+    if body.one_store:
+        return (overlaps or body.feeds_on_itself) and not body.accumulates
+    return overlaps and not block.facts.has_init
 
 
 def _plain_write(block: Block) -> tuple[int, ...] | None:
@@ -179,7 +206,7 @@ def _make_view(block: Block) -> BlockView:
             lanes.update(v for v in terms if v not in binding.fuzzy)
     reads = tuple(dict.fromkeys(r.buffer.handle for r in facts.reads))
     writes = tuple(dict.fromkeys(w.buffer.handle for w in facts.writes))
-    plain = _plain_write(block)
+    plain, body = _plain_write(block), _body(facts.node)
     known = all(t in (SPATIAL, REDUCE) for t in facts.iter_types)
     overlaps = not set(reads).isdisjoint(writes)
     reducers = {h for h, t in zip(facts.iter_handles, facts.iter_types, strict=True) if t == REDUCE}
@@ -201,9 +228,9 @@ def _make_view(block: Block) -> BlockView:
         writes=writes,
         overlaps=overlaps,
         reduces_into_index=not reducers.isdisjoint(written),
-        ordered=_is_ordered(facts.node, overlaps, bool(reducers), known),
-        accumulates=type(facts.node.body) is BufferStore and _accumulates(facts.node.body),
-        intrinsic=_is_opaque(facts.node),
+        ordered=_is_ordered(block, body, overlaps, known),
+        accumulates=body.accumulates,
+        intrinsic=body.opaque or len(facts.node.match_buffers) > 0,
         plain_write=plain,
         packed_write=plain is None and _packed_write(block),
     )
@@ -218,23 +245,22 @@ def block_view(block: Block) -> BlockView:
 
 
 def expression_size(node: Any) -> int:
-    """Nodes in the body of a block, index expressions included; cached by node."""
-    hit = _SIZES.entries.get(hash(node))
+    """Nodes in the body of a block, index expressions included; cached by body."""
+    body = node.body
+    hit = _SIZES.entries.get(hash(body))
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
     count = 0
-    stack = [node.body]
+    stack = [body]
     while stack:
         item = stack.pop()
-        kind = type(item)
-        if kind is Var or kind is IntImm:
-            count += 1
-            continue
         count += 1
+        if type(item) in _LEAVES:
+            continue
         for part in ("a", "b", "value", "condition", "true_value", "false_value", "body"):
             child = getattr(item, part, None)
             if hasattr(child, "_type_info") or hasattr(child, "ty"):
                 stack.append(child)
         for part in ("args", "indices", "seq"):
             stack.extend(getattr(item, part, None) or ())
-    return _SIZES.put(node, count)  # type: ignore[no-any-return]
+    return _SIZES.put(body, count)  # type: ignore[no-any-return]

@@ -291,32 +291,38 @@ def read_nest(mod: tx.PrimFunc | Any) -> LoopNest:
     root = mod["main"].body.block
     loops: list[Loop] = []
     blocks: list[Block] = []
-
-    def visit(
-        stmt: Any, kind: type, chain: tuple[int, ...], positions: tuple[tuple[int, int], ...]
-    ) -> None:
-        if kind is For:
-            var, extent, mark, annotated, body, below = _loop_facts(stmt)
-            index = len(loops)
-            inner = (*chain, index)
-            around = chain[-1] if chain else -1
-            shape = _BODY.get(below, "other")
-            loops.append(Loop(index, stmt, var, extent, mark, annotated, around, inner, shape, []))
-            visit(body, below, inner, positions)
-        elif kind is SeqStmt:
-            around = chain[-1] if chain else -1
-            for i, child in enumerate(_children(stmt)):
-                visit(child, type(child), chain, (*positions, (around, i)))
-        elif kind is SBlockRealize:
-            facts, bindings, guarded = _placed(stmt)
-            index = len(blocks)
-            for i in chain:
-                loops[i].blocks.append(index)
-            blocks.append(Block(index, stmt, facts, bindings, chain, positions, guarded))
-
     body = root.body
-    visit(body, type(body), (), ())
+    _visit(body, type(body), (), (), loops, blocks)
     return LoopNest(root, loops, blocks)
+
+
+def _visit(
+    stmt: Any,
+    kind: type,
+    chain: tuple[int, ...],
+    positions: tuple[tuple[int, int], ...],
+    loops: list[Loop],
+    blocks: list[Block],
+) -> None:
+    """Append what lies below `stmt`. No closure: it would be a reference cycle for each state."""
+    while kind is For:
+        var, extent, mark, annotated, body, below = _loop_facts(stmt)
+        index = len(loops)
+        around = chain[-1] if chain else -1
+        chain = (*chain, index)
+        shape = _BODY.get(below, "other")
+        loops.append(Loop(index, stmt, var, extent, mark, annotated, around, chain, shape, []))
+        stmt, kind = body, below
+    if kind is SeqStmt:
+        around = chain[-1] if chain else -1
+        for i, child in enumerate(_children(stmt)):
+            _visit(child, type(child), chain, (*positions, (around, i)), loops, blocks)
+    elif kind is SBlockRealize:
+        facts, bindings, guarded = _placed(stmt)
+        index = len(blocks)
+        for i in chain:
+            loops[i].blocks.append(index)
+        blocks.append(Block(index, stmt, facts, bindings, chain, positions, guarded))
 
 
 _PLACED = NodeCache(1 << 11)

@@ -1,0 +1,43 @@
+"""The soundness study tells right from wrong, and the step profile adds up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tirgym.benchmarks.soundness import _difference
+from tirgym.benchmarks.step_profile import profile
+
+
+def test_difference_sees_wrong_elements_and_leaves_rounding_alone() -> None:
+    right = np.linspace(-1, 1, 100, dtype=np.float32)
+    assert _difference(right * np.float32(1 + 1e-6), right) == ""
+    wrong = right.copy()
+    wrong[7] = np.nan
+    assert _difference(wrong, right).startswith("1 of 100 elements differ, 1 NaN")
+    assert _difference(np.array([1, 2, 3]), np.array([1, 2, 4])) == "1 of 3 elements differ"
+
+
+def test_random_schedules_of_two_kernels_are_right() -> None:
+    """In a process of its own: the study forks, which a process that has threads must not do."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "tirgym.benchmarks.soundness"]
+        + ["--schedules", "6", "--kernels", "softmax,matmul_bias_gelu", "--seed", "3"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert json.loads(answer.stdout.splitlines()[-1]) == {"schedules": 6, "ok": 6}
+
+
+def test_step_profile_reports_every_phase() -> None:
+    found = profile(steps=24, seed=0, depth=4)
+    assert found["steps"] == 24
+    assert set(found["phases"]) == {"walk", "facts", "mask", "of which trials", "copy", "apply"}
+    parts = sum(found["phases"][name]["mean_us"] for name in ("walk", "facts", "mask", "apply"))
+    assert found["total"]["mean_us"] == pytest.approx(parts)
