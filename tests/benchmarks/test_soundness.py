@@ -24,9 +24,9 @@ def test_difference_sees_wrong_elements_and_leaves_rounding_alone() -> None:
 
 def test_random_schedules_of_two_kernels_are_right() -> None:
     """In a process of its own: the study forks, which a process that has threads must not do."""
+    options = "--schedules 6 --kernels softmax,matmul_bias_gelu --seed 3"
     answer = subprocess.run(
-        [sys.executable, "-m", "tirgym.benchmarks.soundness"]
-        + ["--schedules", "6", "--kernels", "softmax,matmul_bias_gelu", "--seed", "3"],
+        [sys.executable, "-m", "tirgym.benchmarks.soundness", *options.split()],
         capture_output=True,
         text=True,
         check=False,
