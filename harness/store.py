@@ -44,7 +44,7 @@ SETTLED = frozenset(
 """Verdicts that stand; any other is replaced by the next one on the same key."""
 SCHEMA_VERSION = 1
 """Layout of the tables."""
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """How gate and timing work; numbers of different protocols are never mixed."""
 
 _SCHEMA = """

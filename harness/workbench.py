@@ -27,6 +27,7 @@ from tirgym.harness.timing import (
     Paired,
     Timer,
     TimingPlan,
+    default_timer,
     interleave,
     stats_of,
 )
@@ -76,7 +77,8 @@ class Rules:
     secret: bytes
     seed: int
     plans: dict[Level, TimingPlan]
-    timer: Timer
+    timer: Timer | None
+    """None: the default for the target's number of threads"""
     lock_path: str
     """timings on one machine hold this file lock, so that they never overlap"""
     slowdown_limit: float
@@ -122,6 +124,7 @@ class Workbench:
 
     def __init__(self, workload: Workload, naive_json: str, target: Target, rules: Rules) -> None:
         self.workload, self.target, self.rules = workload, target, rules
+        self.timer = rules.timer or default_timer(target.num_threads)
         ins, outs = tensors(workload)
         count = len(ins)
         inputs = [GuardedBuffer(t, i) for i, t in enumerate(ins)]
@@ -352,7 +355,7 @@ class Workbench:
     def interleave(
         self, candidate: Call, base: Call, estimates: tuple[float, float], plan: TimingPlan
     ) -> Paired:
-        return interleave(candidate, base, estimates, plan, self.rules.timer)
+        return interleave(candidate, base, estimates, plan, self.timer)
 
     def nearest(self, seconds: float) -> Anchor | None:
         """The anchor closest in time, None for the naive program.
@@ -377,7 +380,7 @@ class Workbench:
     def measurement(self, paired: Paired, anchor: Anchor | None, code_key: str) -> Measurement:
         """Speedup over naive; the naive binary itself is exactly 1."""
         baseline = stats_of(paired.baseline)
-        timer = self.rules.timer.name
+        timer = self.timer.name
         if code_key == self.naive_key:
             return Measurement(baseline, baseline, 1.0, (1.0, 1.0), timer=timer)
         ratio, (low, high) = paired.ratio, paired.interval

@@ -13,7 +13,7 @@ from tirgym.harness.evaluation import Level
 from tirgym.harness.file_lock import timing_lock_path
 from tirgym.harness.portable import to_bytes
 from tirgym.harness.target import Target
-from tirgym.harness.timing import PLANS, Timer, TimingPlan, WallTimer
+from tirgym.harness.timing import PLANS, Timer, TimingPlan
 from tirgym.harness.workbench import Rules
 from tirgym.harness.worker import RemoteError, Worker, WorkerLimits, WorkerPool
 from tirgym.kernels_suite.kernel import Workload
@@ -38,7 +38,6 @@ class Workshop:
     ) -> None:
         self.limits = limits
         self._floor_us = floor_us or roofline_floor
-        timer = timer or WallTimer()
         rules = Rules(
             secrets.token_bytes(32),
             seed,

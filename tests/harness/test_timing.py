@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,10 +16,12 @@ from tirgym.harness.timing import (
     FULL_PLAN,
     TRAINING_PLAN,
     Call,
+    OneThreadTimer,
     Paired,
     TimingPlan,
     WallTimer,
     bootstrap_interval,
+    default_timer,
     interleave,
     lower_quartile,
     stats_of,
@@ -105,9 +111,31 @@ def test_noise_that_passes_is_outlasted() -> None:
     assert len(pair.candidate) > 20
 
 
-def test_seconds_inside_the_kernels_are_counted() -> None:
-    pair, timer = timed(lambda p, n: 1e-4)
-    assert pair.runs_s == pytest.approx(1e-4 * sum(calls for _, calls in timer.log[2:]))
+def burn() -> None:
+    sum(range(200_000))
+
+
+def test_the_one_thread_timer_counts_work_and_waiting_but_no_preemption() -> None:
+    timer = OneThreadTimer()
+    work = min(timer.time(Call(burn), 1) for _ in range(5))
+    assert timer.time(Call(time.sleep, (0.05,)), 1) >= 0.05, "waiting is no way to hide"
+    rivals = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(2 * (os.cpu_count() or 1))
+    ]
+    try:
+        time.sleep(0.3)
+        crowded = [timer.time(Call(burn), 20) for _ in range(5)]
+    finally:
+        for rival in rivals:
+            rival.kill()
+            rival.wait()
+    assert np.median(crowded) < 2.2 * work, "each of three processes had a third of a core"
+
+
+def test_the_default_timer_follows_the_number_of_threads() -> None:
+    assert default_timer(2).name == "perf_counter_ns"
+    assert default_timer(1).name in ("thread_time_ns", "perf_counter_ns")
 
 
 def test_lower_quartile_is_an_order_statistic() -> None:
