@@ -1,0 +1,147 @@
+"""What the tasks of TensorIR design spaces ask of a program: blocks by name, loops of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import cast
+
+from tirgym.errors import IllegalTransformError
+from tirgym.harness.decisions.point import Option
+from tirgym.harness.program import Program
+from tirgym.harness.tensorir.nest import PARALLEL, UNROLLED, VECTORIZED, Block, LoopNest
+from tirgym.harness.tensorir.program import TensorIRProgram
+from tirgym.harness.transforms.base import NodeRef, Transform
+
+__all__ = [
+    "attempt",
+    "closest",
+    "closest_lanes",
+    "divisors",
+    "find",
+    "has_reuse",
+    "loop_name",
+    "loop_tree",
+    "numbers",
+    "own_loops",
+    "reduces",
+    "tensorir",
+]
+
+
+def tensorir(program: Program) -> TensorIRProgram:
+    """`program`, which these tasks were made for."""
+    return cast(TensorIRProgram, program)
+
+
+def attempt(program: TensorIRProgram, *transforms: Transform) -> TensorIRProgram | None:
+    """The program after `transforms`, or None as soon as one of them is illegal."""
+    try:
+        for transform in transforms:
+            program = program.apply(transform)
+    except IllegalTransformError:
+        return None
+    return program
+
+
+def find(program: TensorIRProgram, name: str) -> Block | None:
+    """The block called `name`, None unless there is exactly one."""
+    found = [block for block in program.nest.blocks if block.facts.name == name]
+    return found[0] if len(found) == 1 else None
+
+
+def own_loops(nest: LoopNest, block: Block) -> tuple[int, ...]:
+    """The innermost loops of `block` that hold nothing else, outermost first: a perfect nest."""
+    return tuple(i for i in block.chain if len(nest.loops[i].blocks) == 1)
+
+
+def reduces(program: TensorIRProgram, block: Block, loop: int) -> bool:
+    """Whether `block` reduces over `loop`."""
+    return bool(program.facts.reduced[block.index] >> loop & 1)
+
+
+def has_reuse(block: Block) -> bool:
+    """Whether some read does not depend on every spatial iterator, so that tiles are read again.
+
+    MetaSchedule's condition for multi-level tiling (NeedsMultiLevelTiling).
+    """
+    facts = block.facts
+    spatial = {
+        handle
+        for handle, kind, extent in zip(
+            facts.iter_handles, facts.iter_types, facts.iter_extents, strict=True
+        )
+        if kind == 0 and extent > 1
+    }
+    written = {write.buffer.handle for write in facts.writes}
+    for read in facts.reads:
+        used = {handle for start, _ in read.region for handle in start.coefficients}
+        if read.buffer.handle not in written and not spatial <= used:
+            return True
+    return False
+
+
+def divisors(number: int, cap: int) -> list[int]:
+    """Divisors of `number` from 1 to `cap`, ascending."""
+    return [d for d in range(1, min(number, cap) + 1) if number % d == 0]
+
+
+def closest(values: Iterable[int], goal: int) -> int:
+    """Position of the value next to `goal` by ratio, the larger of equals."""
+    ranked = list(values)
+    return min(
+        range(len(ranked)), key=lambda i: (max(ranked[i] / goal, goal / ranked[i]), -ranked[i])
+    )
+
+
+def closest_lanes(values: Iterable[int], lanes: int) -> int:
+    """Position of the value that fills about two vector registers of `lanes` with little waste."""
+
+    def loss(value: int) -> tuple[float, int]:
+        used = value / (-(-value // lanes) * lanes)
+        return abs(math.log2(value / (2 * lanes))) + 2 * (1 - used), -value
+
+    ranked = list(values)
+    return min(range(len(ranked)), key=lambda i: loss(ranked[i]))
+
+
+def numbers(values: Iterable[int]) -> tuple[Option, ...]:
+    """Options that say nothing but a number."""
+    return tuple(Option(str(value), value) for value in values)
+
+
+def loop_name(nest: LoopNest, loop: int) -> str:
+    """Variable and extent of a loop."""
+    return f"{nest.loops[loop].node.loop_var.name} of {nest.loops[loop].extent}"
+
+
+_MARKS = {PARALLEL: "parallel ", VECTORIZED: "vectorized ", UNROLLED: "unrolled "}
+
+
+def loop_tree(program: TensorIRProgram, node: NodeRef) -> str:
+    """The loops and blocks of the nest around `node`, one a line; the whole program without one."""
+    nest = program.nest
+    root = -1
+    if node.kind == "loop" and node.index < len(nest.loops):
+        root = nest.loops[node.index].chain[0]
+    elif node.kind == "block" and node.index < len(nest.blocks):
+        chain = nest.blocks[node.index].chain
+        root = chain[0] if chain else -2 - node.index
+    lines: list[str] = []
+    shown: set[int] = set()
+    for block in nest.blocks:
+        top = block.chain[0] if block.chain else -2 - block.index
+        if root not in (-1, top):
+            continue
+        for depth, i in enumerate(block.chain):
+            if i not in shown:
+                shown.add(i)
+                loop = nest.loops[i]
+                mark = _MARKS.get(loop.kind, "")
+                lines.append(f"{'  ' * depth}loop {i}: {mark}{loop_name(nest, i)}")
+        facts = block.facts
+        reads = ", ".join(dict.fromkeys(read.buffer.name for read in facts.reads))
+        writes = ", ".join(write.buffer.name for write in facts.writes)
+        pad = "  " * len(block.chain)
+        lines.append(f"{pad}block {block.index}: {facts.name}, {writes} from {reads or 'nothing'}")
+    return "\n".join(lines)

@@ -1,0 +1,305 @@
+"""Tasks about whole blocks: inlining, partial sums, where a block is computed, how it is tiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm.ir.expr import Call
+
+from tirgym.harness.decisions.nests import (
+    attempt,
+    closest,
+    divisors,
+    find,
+    has_reuse,
+    loop_name,
+    own_loops,
+    reduces,
+    tensorir,
+)
+from tirgym.harness.decisions.point import DecisionKind, Option
+from tirgym.harness.decisions.tiling import begin_tiling
+from tirgym.harness.decisions.walk import MAX_OPTIONS, Next, Question, Task
+from tirgym.harness.program import Program
+from tirgym.harness.tensorir.nest import Block
+from tirgym.harness.tensorir.program import TensorIRProgram
+from tirgym.harness.transforms.base import NodeRef
+from tirgym.harness.transforms.cache_write import CacheWrite
+from tirgym.harness.transforms.compute_at import ComputeAt
+from tirgym.harness.transforms.compute_inline import ComputeInline
+from tirgym.harness.transforms.rfactor import RFactor
+from tirgym.harness.transforms.split import Split
+
+__all__ = ["Inline", "Locate", "Partial", "Sketch", "epilogue"]
+
+
+def _consumers(program: TensorIRProgram, block: Block) -> list[Block]:
+    return [program.nest.blocks[i] for i in program.facts.consumers[block.index]]
+
+
+def _calls(node: object) -> bool:
+    """Whether an expression calls anything: a function that costs, or a guard."""
+    if type(node) is Call:
+        return True
+    for part in ("a", "b", "value", "condition", "true_value", "false_value", "body"):
+        child = getattr(node, part, None)
+        if child is not None and not isinstance(child, int | float | str) and _calls(child):
+            return True
+    return any(_calls(child) for child in getattr(node, "seq", None) or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """Compute a block anew where it is read. Not asked where it costs nothing.
+
+    It costs nothing with one consumer that reads each element once. Otherwise the static choice is
+    MetaSchedule's: inline unless the block calls a function or has a guard.
+    """
+
+    block: str
+
+    def ask(self, program: Program) -> Question | None:
+        """Keep or inline."""
+        state = tensorir(program)
+        block = find(state, self.block)
+        if block is None or state.why_illegal(ComputeInline(block.index)) is not None:
+            return None
+        consumers = _consumers(state, block)
+        domain = state.facts.views[block.index].domain
+        free = len(consumers) == 1 and state.facts.trips[consumers[0].index] <= domain
+        inline = Option("compute it where it is read", 1)
+        return Question(
+            f"{self.block}.inline",
+            DecisionKind.INLINE,
+            f"{self.block}: keep it in a buffer, or compute it anew where it is read?",
+            (inline,) if free else (Option("keep", 0), inline),
+            0 if free or _calls(block.facts.node.body) else 1,
+            NodeRef("block", block.index),
+            self.block,
+        )
+
+    def take(self, program: Program, value: int | None) -> Next:
+        """Inline it if so decided."""
+        block = find(tensorir(program), self.block)
+        if not value or block is None:
+            return Next(program)
+        return Next(program.apply(ComputeInline(block.index)))
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Split a reduction into partial results along its last loop, which then become vector lanes."""
+
+    block: str
+    lanes: int
+    tasks: tuple[Task, ...] = ()
+
+    def ask(self, program: Program) -> Question | None:
+        """How many partial results."""
+        state = tensorir(program)
+        loop = self._loop(state)
+        block = find(state, self.block)
+        if loop is None or block is None:
+            return None
+        extent = state.nest.loops[loop].extent
+        counts = divisors(extent, 64)[:MAX_OPTIONS]
+        if len(counts) < 2 or self._made(state, loop, counts[1]) is None:
+            return None
+        worthwhile = counts[-1] >= self.lanes // 2 and not has_reuse(block)
+        goal = self.lanes if worthwhile else 1
+        options = (Option("one sum", 1), *(Option(f"{n} partial sums", n) for n in counts[1:]))
+        return Question(
+            f"{self.block}.rfactor",
+            DecisionKind.RFACTOR,
+            f"{self.block}: partial results along {loop_name(state.nest, loop)}",
+            options,
+            closest(counts, goal),
+            NodeRef("loop", loop),
+            self.block,
+        )
+
+    def take(self, program: Program, value: int | None) -> Next:
+        """Split and factor."""
+        state = tensorir(program)
+        loop = self._loop(state)
+        if value is None or value < 2 or loop is None:
+            return Next(state)
+        return Next(self._made(state, loop, value) or state)
+
+    def _loop(self, program: TensorIRProgram) -> int | None:
+        """The last loop that the block reduces over, if it has one to itself."""
+        block = find(program, self.block)
+        if block is None or not block.facts.has_init:
+            return None
+        found = [i for i in own_loops(program.nest, block) if reduces(program, block, i)]
+        return found[-1] if found else None
+
+    def _made(self, program: TensorIRProgram, loop: int, count: int) -> TensorIRProgram | None:
+        if count == program.nest.loops[loop].extent:
+            return attempt(program, RFactor(loop))
+        return attempt(program, Split(loop, count), RFactor(loop + 1))
+
+
+def epilogue(program: TensorIRProgram, producer: Block) -> Block | None:
+    """The elementwise block that alone reads what the reduction `producer` makes, if there is one."""
+    facts = program.facts
+    if not producer.facts.has_init or not has_reuse(producer):
+        return None
+    consumers = _consumers(program, producer)
+    if len(consumers) != 1 or consumers[0].facts.has_init:
+        return None
+    consumer = consumers[0]
+    spatial = 1
+    for kind, extent in zip(producer.facts.iter_types, producer.facts.iter_extents, strict=True):
+        spatial *= extent if kind == 0 else 1
+    alone = all(len(program.nest.loops[i].blocks) == 1 for i in consumer.chain)
+    same = facts.views[consumer.index].domain == spatial
+    return consumer if alone and same and facts.views[consumer.index].spatial_only else None
+
+
+@dataclass(frozen=True, slots=True)
+class Locate:
+    """Compute a block inside a loop of its consumers, or in a nest of its own.
+
+    The static choice is the innermost place where nothing is computed twice and the innermost loop
+    of the block stays whole, so that it can be vectorized.
+    """
+
+    block: str
+
+    def ask(self, program: Program) -> Question | None:
+        """Which loop, by rank from the outside."""
+        state = tensorir(program)
+        block = find(state, self.block)
+        if block is None or epilogue(state, block) is not None:
+            return None
+        options = [Option("a nest of its own", 0)]
+        default = 0
+        before, innermost = state.facts.work, _innermost(state, self.block)
+        for rank, loop in enumerate(_shared(state, block), 1):
+            moved = attempt(state, ComputeAt(block.index, loop))
+            if moved is None:
+                continue
+            work = moved.facts.work / before
+            grown = "" if work <= 1 else f", {work:.2g} times the work"
+            options.append(Option(f"inside {loop_name(state.nest, loop)}{grown}", rank))
+            if moved.facts.work <= before and _innermost(moved, self.block) == innermost:
+                default = len(options) - 1
+        return Question(
+            f"{self.block}.location",
+            DecisionKind.LOCATION,
+            f"{self.block}: where is it computed?",
+            tuple(options[:MAX_OPTIONS]),
+            default,
+            NodeRef("block", block.index),
+            self.block,
+        )
+
+    def take(self, program: Program, value: int | None) -> Next:
+        """Move it."""
+        state = tensorir(program)
+        block = find(state, self.block)
+        if not value or block is None:
+            return Next(state)
+        loop = _shared(state, block)[value - 1]
+        return Next(state.apply(ComputeAt(block.index, loop)))
+
+
+def _innermost(program: TensorIRProgram, name: str) -> int:
+    """Extent of the innermost loop of a block's own, 0 without one."""
+    block = find(program, name)
+    own = own_loops(program.nest, block) if block is not None else ()
+    return program.nest.loops[own[-1]].extent if own else 0
+
+
+def _shared(program: TensorIRProgram, block: Block) -> list[int]:
+    """Loops around every consumer, outermost first."""
+    consumers = _consumers(program, block)
+    if not consumers:
+        return []
+    chains = [set(consumer.chain) for consumer in consumers]
+    return [i for i in consumers[0].chain if all(i in chain for chain in chains)]
+
+
+PLAIN, TILED, OUTER, INNER = range(4)
+"""Sketches: loops as they are; tiled; tiled with the result written through the tile at two levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """The structure of a block's own loops.
+
+    Reductions that read elements several times get the layout SSRSRS, others SRS, maps SS. What
+    follows a reduction, an elementwise block or a copy out of a write cache, may move into the tile
+    below the first or the second level of loops (MetaSchedule's multi-level tiling).
+    """
+
+    block: str
+    lanes: int
+    powers: bool = False
+
+    def ask(self, program: Program) -> Question | None:
+        """Which sketch."""
+        state = tensorir(program)
+        block = find(state, self.block)
+        if block is None or self._is_epilogue(state, block):
+            return None
+        layout = self._layout(state, block)
+        if not layout or begin_tiling(state, self.block, layout, lanes=self.lanes) is None:
+            return None
+        options = [Option("loops as they are", PLAIN), Option(f"tiled {layout}", TILED)]
+        if layout == "SSRSRS":
+            follower = epilogue(state, block)
+            stage = "a write cache" if follower is None else follower.facts.name
+            if follower is not None or state.why_illegal(CacheWrite(block.index)) is None:
+                options.append(Option(f"tiled {layout}, {stage} at level 1", OUTER))
+                options.append(Option(f"tiled {layout}, {stage} at level 2", INNER))
+        default = len(options) - 1 if layout == "SSRSRS" else 0
+        return Question(
+            f"{self.block}.sketch",
+            DecisionKind.SKETCH,
+            f"{self.block}: structure of its loops",
+            tuple(options),
+            default,
+            NodeRef("block", block.index),
+            self.block,
+        )
+
+    def take(self, program: Program, value: int | None) -> Next:
+        """Stage if so decided, and ask for the tiles."""
+        state = tensorir(program)
+        block = find(state, self.block)
+        if not value or block is None:
+            return Next(state)
+        layout = self._layout(state, block)
+        attach: tuple[str, int] | None = None
+        if value in (OUTER, INNER):
+            follower = epilogue(state, block)
+            if follower is None:
+                state = state.apply(CacheWrite(block.index))
+                staged = find(state, self.block)
+                assert staged is not None  # the cache is a new block; this one keeps its name
+                follower = _consumers(state, staged)[0]
+            attach = (follower.facts.name, value - TILED)
+        tile = begin_tiling(
+            state, self.block, layout, lanes=self.lanes, powers=self.powers, attach=attach
+        )
+        return Next(state, () if tile is None else (tile,))
+
+    def _layout(self, program: TensorIRProgram, block: Block) -> str:
+        """The tiling structure, "" if there is nothing to tile."""
+        own = [i for i in own_loops(program.nest, block) if program.nest.loops[i].extent > 1]
+        reduced = [i for i in own if reduces(program, block, i)]
+        spatial = len(own) - len(reduced)
+        if block.facts.has_init and reduced and spatial:
+            return "SSRSRS" if has_reuse(block) else "SRS"
+        return "SS" if spatial > 1 and not reduced else ""
+
+    def _is_epilogue(self, program: TensorIRProgram, block: Block) -> bool:
+        """Whether a producer will decide about this block."""
+        producers = [program.nest.blocks[i] for i in program.facts.producers[block.index]]
+        for producer in producers:
+            follower = epilogue(program, producer)
+            if follower is not None and follower.index == block.index:
+                return True
+        return False
