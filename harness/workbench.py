@@ -265,7 +265,10 @@ class Workbench:
         return replace(outcome, gate_runs_s=outcome.gate_runs_s + drawn_s)
 
     def gate(
-        self, function: Callable[..., Any], sets: Sequence[InputSet], level: Level
+        self,
+        function: Callable[..., Any],
+        sets: Sequence[InputSet],
+        level: Level = Level.FULL,
     ) -> tuple[Outcome, GateOutcome]:
         """The gate's verdict, as it is answered and with its details."""
         slow_s = max(self.rules.slow_floor_s, self.rules.slowdown_limit * self.naive_s)
