@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.machinery
+import pickle
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,6 +18,9 @@ from tirgym.errors import EvaluationError
 from tirgym.kernels_suite.kernel import Kernel
 
 __all__ = ["kernel_digest", "to_bytes"]
+
+_UNPICKLABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError)
+"""What pickling raises for objects that cannot leave their process."""
 
 
 def to_bytes(value: object, *functions: object) -> bytes:
@@ -34,7 +38,7 @@ def to_bytes(value: object, *functions: object) -> bytes:
                 registered.callback(cloudpickle.unregister_pickle_by_value, module)
         try:
             return bytes(cloudpickle.dumps(value, protocol=5))
-        except Exception as error:
+        except _UNPICKLABLE as error:
             text = f"{type(error).__name__}: {error}"
             raise EvaluationError(f"cannot send {value!r} to a worker: {text}") from error
 
