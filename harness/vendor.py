@@ -117,7 +117,7 @@ def measure_here(workload: Workload, target: Target, library: str) -> VendorResu
     estimates = (gate.seconds, made.naive_s)
     with FileLock(made.rules.lock_path):
         for _ in range(ATTEMPTS):
-            paired = interleave(Call(call), made.naive, estimates, FULL_PLAN, made.rules.timer)
+            paired = interleave(Call(call), made.naive, estimates, FULL_PLAN, made.timer)
             if not paired.noisy:
                 break
     failure, _, _ = check(bench, timed)

@@ -81,12 +81,16 @@ def test_error_tree_is_whole_and_pickles() -> None:
     assert "did you mean 'matmul'" in str(made[0])
 
 
-def test_no_assert_on_input_and_no_broad_except_outside_the_worker() -> None:
-    """`except Exception` stands at the worker-process border only."""
+BORDERS = {"harness/decisions/guard.py"}
+"""Where foreign code (an agent) is called and whatever it raises is counted; and the workers."""
+
+
+def test_no_broad_except_outside_the_borders() -> None:
+    """`except Exception` stands at the worker-process border and where agents are asked."""
     offenders = []
     for folder in (*FOLDERS, "src/tirgym"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            if path.name.startswith("worker"):
+            if path.name.startswith("worker") or str(path.relative_to(ROOT)) in BORDERS:
                 continue
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ExceptHandler) and (
