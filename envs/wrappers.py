@@ -1,4 +1,4 @@
-"""Wrappers around `ScheduleEnv`."""
+"""Wrappers around the environments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import gymnasium
 
-from tirgym.envs.schedule import ScheduleEnv
+from tirgym.envs.compiler_env import CompilerEnv
 from tirgym.errors import InvalidValueError
 
 __all__ = ["EarlyStop"]
@@ -43,5 +43,5 @@ class EarlyStop(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordCon
             return observation, reward, terminated, truncated, info
         if self._best[-1] >= self._best[-1 - self.patience] * (1 + self.gain):
             return observation, reward, terminated, truncated, info
-        more, fatal, info = cast(ScheduleEnv, self.env.unwrapped).finish()
+        more, fatal, info = cast(CompilerEnv, self.env.unwrapped).finish()
         return observation, float(reward) + more, fatal, not fatal, info

@@ -209,7 +209,7 @@ def test_the_step_budget_truncates() -> None:
 
 def test_the_time_budget_truncates(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("tirgym.envs.schedule.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tirgym.envs.compiler_env.time.monotonic", lambda: now[0])
     env = static(time_limit_s=10)
     env.reset(seed=0)
     assert env.step(legal(env)[0])[3] is False
@@ -358,7 +358,7 @@ def test_after_a_broken_evaluator_or_close_the_next_reset_works(
         made.append(FakeEvaluator() if made else Dying())
         return made[-1]
 
-    monkeypatch.setattr("tirgym.envs.schedule.make_evaluator", make)
+    monkeypatch.setattr("tirgym.envs.compiler_env.make_evaluator", make)
     env = static(reward="measured")
     env.reset(seed=0)
     with pytest.raises(EvaluationError, match="gone"):
