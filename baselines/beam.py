@@ -3,26 +3,33 @@
     tirgym optimize matmul --agent beam --trials 64 --seed 0
 
 Each round runs a beam that measures nothing: from the seeds, random moves (`moves.py`) are applied,
-the programs of lowest predicted time are kept at each depth, a share of the places goes to chance.
-The most promising programs that differ are then measured. What was measured corrects the
-predictions of a program's descendants, and the fastest become seeds of the next round, where their
-steps are also mutated. So the model proposes and the machine decides. Cost-guided search with
-measured rounds follows Zheng et al., "Ansor" (OSDI 2020).
+and at each depth the programs that promise most are kept. The most promising of all that were seen
+are then measured. What was measured teaches a surrogate (`surrogate.py`) where the static cost is
+wrong on this kernel, and the fastest programs become seeds of the next round, together with
+mutations of their steps. So the model proposes and the machine decides: cost-guided search with
+measured rounds as in Zheng et al., "Ansor" (OSDI 2020), batches picked by confidence bounds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tirgym.baselines.moves import moves, mutations
+import numpy as np
+
+from tirgym.baselines.moves import Habits, moves, mutations
+from tirgym.baselines.surrogate import Vector, pick, posterior
 from tirgym.errors import InvalidValueError
 from tirgym.harness.agent import Search
 from tirgym.harness.program import Program
+from tirgym.spaces.features import features
+from tirgym.spaces.graph import encoder_for
 
 __all__ = ["Args", "BeamAgent"]
+
+HELPED = 0.005
+"""A move helped when it lowers the log of the predicted time by this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +38,28 @@ class Args:
 
     width: int = 16
     """programs kept at each depth"""
-    depth: int = 14
+    depth: int = 12
     """moves between a seed and the last programs of a beam"""
-    samples: int = 10
+    samples: int = 20
     """moves tried on each program"""
     batch: int = 8
     """programs measured after each beam"""
     explore: float = 0.25
-    """share of the places in a beam, and of a batch, that go to chance"""
-    elite: int = 4
+    """share of the places in a beam that go to chance"""
+    afresh: float = 0.4
+    """share of the rounds that start from the unscheduled program again"""
+    preselect: int = 5
+    """programs that the surrogate is asked about for each one that is kept or measured"""
+    crowd: int = 2
+    """programs among them whose expected times differ by less than 2 %"""
+    pool: int = 400
+    """programs remembered for a later batch"""
+    courage: float = 1.0
+    """standard deviations of doubt that speak for measuring a program"""
+    elite: int = 6
     """fastest programs that seed the next round"""
-    inherit: float = 0.7
-    """how much of an ancestor's measured/predicted ratio one move passes on"""
+    polish: int = 5
+    """depth of a round that starts from the fastest programs"""
     fruitless: int = 6
     """rounds in a row without anything new to measure before the agent gives up"""
 
@@ -53,14 +70,14 @@ class _Node:
 
     program: Program
     predicted: float
-    surprise: float
-    """expected measured − predicted, inherited from measured ancestors"""
-    measured: float | None = None
+    correction: float
+    """what the surrogate adds to `predicted`; until asked, what it added at the parent"""
+    features: Vector | None = None
 
     @property
     def expected(self) -> float:
         """What the program is thought to take."""
-        return self.predicted + self.surprise if self.measured is None else self.measured
+        return self.predicted + self.correction
 
 
 class BeamAgent:
@@ -70,7 +87,7 @@ class BeamAgent:
 
     def __init__(self, **options: Any) -> None:
         self.args = args = Args(**options)
-        for field in ("width", "depth", "samples", "batch", "elite", "fruitless"):
+        for field in ("width", "depth", "samples", "batch", "elite", "polish", "fruitless"):
             if getattr(args, field) < 1:
                 raise InvalidValueError(
                     f"{field} of agent beam", getattr(args, field), "at least 1"
@@ -88,13 +105,14 @@ class _Run:
 
     def __init__(self, args: Args, search: Search) -> None:
         self.args, self.search, self.rng = args, search, search.rng
+        self.encoder = encoder_for(search.start.dialect)
+        self.known: dict[str, tuple[_Node, float]] = {}
+        """measured programs by IR key, with their time"""
+        self.pool: dict[str, _Node] = {}
+        """programs worth measuring that were not measured yet"""
         self.predictions: dict[str, float] = {}
-        self.measured: dict[str, _Node] = {}
+        self.habits = Habits()
         self.naive = 0.0
-        """log of the first measured time; later times are it over their speedup, so that a
-        machine that speeds up or slows down moves none against another"""
-        self.dead: set[str] = set()
-        """programs that did not pass"""
 
     def play(self) -> None:
         """Rounds of beam and batch until the budget is spent or nothing new turns up."""
@@ -103,108 +121,138 @@ class _Run:
             return
         fruitless = 0
         while fruitless < self.args.fruitless and not self.search.out_of_time():
-            found = self._beam(self._seeds(start))
-            batch = self._batch(found)
+            afresh = len(self.known) <= self.args.elite or self.rng.random() < self.args.afresh
+            if afresh:
+                self._beam([start], self.args.depth, mutating=False)
+            else:
+                self._beam(self._elite(), self.args.polish, mutating=True)
+            batch = self._batch()
             fruitless = 0 if batch else fruitless + 1
             for node in batch:
                 if self.search.out_of_time() or not self._measure(node):
                     return
 
-    # -- one round --------------------------------------------------------------------------
+    # -- the beam ---------------------------------------------------------------------------
 
-    def _seeds(self, start: _Node) -> list[_Node]:
-        """The fastest programs and mutations of them; now and then only the unscheduled one."""
-        elite = sorted(self.measured.values(), key=_rank)[: self.args.elite]
-        if len(elite) < self.args.elite or self.rng.random() < self.args.explore:
-            return [start]
-        seeds = {node.program.ir_key: node for node in elite}
-        for node in elite:
-            for program in mutations(
-                node.program,
-                self.search.start,
-                self.search.vocabulary,
-                self.rng,
-                self.args.samples * 2,
-            ):
-                if program.ir_key not in seeds and program.ir_key not in self.dead:
-                    seeds[program.ir_key] = self._node(program, node)
-        return list(seeds.values())
-
-    def _beam(self, seeds: list[_Node]) -> dict[str, _Node]:
-        """Programs that were in the beam at some depth, by IR key."""
-        found = {node.program.ir_key: node for node in seeds}
-        frontier = self._keep(seeds)
-        seen = set(found)
-        for _ in range(self.args.depth):
+    def _beam(self, seeds: list[_Node], depth: int, mutating: bool) -> None:
+        """Explore from `seeds` by prediction alone; what was kept at any depth joins the pool."""
+        frontier = seeds
+        seen = {node.program.ir_key for node in seeds}
+        for _ in range(depth):
             children: list[_Node] = []
             for node in frontier:
-                for program in self._moves(node):
-                    if program.ir_key not in seen:
-                        seen.add(program.ir_key)
-                        children.append(self._node(program, node))
+                children += self._children(node, mutating, seen)
                 if self.search.out_of_time():
-                    return found
+                    return
             if not children:
-                break
+                return
             frontier = self._keep([*children, *frontier])
-            found.update((node.program.ir_key, node) for node in frontier)
-        return found
+            for node in frontier:
+                if node.program.ir_key not in self.known:
+                    self.pool[node.program.ir_key] = node
 
-    def _moves(self, node: _Node) -> Iterator[Program]:
-        return moves(node.program, self.search.vocabulary, self.rng, self.args.samples)
+    def _children(self, parent: _Node, mutating: bool, seen: set[str]) -> list[_Node]:
+        """New programs one move, or when `mutating` one change of a step, away from `parent`."""
+        vocabulary, rng, number = self.search.vocabulary, self.rng, self.args.samples
+        children: list[_Node] = []
+        if mutating:
+            number //= 2
+            for program in mutations(
+                parent.program, self.search.start, vocabulary, rng, self.args.samples - number
+            ):
+                if program.ir_key not in seen:
+                    seen.add(program.ir_key)
+                    children.append(self._node(program, parent))
+        for kind, program in moves(parent.program, vocabulary, rng, number, self.habits):
+            new = program.ir_key not in seen
+            if new:
+                seen.add(program.ir_key)
+                children.append(self._node(program, parent))
+            self.habits.note(kind, new and children[-1].predicted < parent.predicted - HELPED)
+        return children
 
     def _keep(self, nodes: list[_Node]) -> list[_Node]:
-        """The next frontier: the best that differ in predicted time, the rest by chance."""
+        """The next frontier: the most promising that differ, the rest by chance."""
+        nodes = sorted(nodes, key=_rank)
         lucky = round(self.args.width * self.args.explore)
-        best, rest = _distinct(sorted(nodes, key=_rank), self.args.width - lucky)
+        best, rest = self._promising(nodes, self.args.width - lucky)
         if rest and lucky:
             drawn = self.rng.choice(len(rest), size=min(lucky, len(rest)), replace=False)
             best += [rest[i] for i in sorted(drawn)]
         return best
 
-    def _batch(self, found: dict[str, _Node]) -> list[_Node]:
-        """What to measure: the best unmeasured programs that differ, some of them by chance."""
-        unknown = (n for key, n in found.items() if n.measured is None and key not in self.dead)
-        lucky = round(self.args.batch * self.args.explore)
-        best, rest = _distinct(sorted(unknown, key=_rank), self.args.batch - lucky)
-        rest = rest[: 8 * self.args.batch]
-        if rest and lucky:
-            drawn = self.rng.choice(len(rest), size=min(lucky, len(rest)), replace=False)
-            best += [rest[i] for i in sorted(drawn)]
-        return best
+    # -- measuring --------------------------------------------------------------------------
+
+    def _batch(self) -> list[_Node]:
+        """What to measure: the most promising programs that differ, none that looks like another."""
+        twins = {self._features(node).tobytes() for node, _ in self.known.values()}
+        nodes: list[_Node] = []
+        for node in sorted(self.pool.values(), key=_rank):
+            features = self._features(node).tobytes()
+            if features not in twins and len(nodes) < self.args.pool:
+                twins.add(features)
+                nodes.append(node)
+        batch, rest = self._promising(nodes, self.args.batch)
+        self.pool = {node.program.ir_key: node for node in rest}
+        return batch
+
+    def _promising(self, nodes: list[_Node], number: int) -> tuple[list[_Node], list[_Node]]:
+        """The `number` of the best `nodes` that promise most, and all others."""
+        asked, others = _spread(nodes, self.args.preselect * number, self.args.crowd)
+        if not asked:
+            return [], nodes
+        rows = np.array([self._features(node) for node in asked])
+        measured = list(self.known.values())
+        known = np.array([self._features(node) for node, _ in measured]).reshape(-1, rows.shape[1])
+        residuals = np.array([time - node.predicted for node, time in measured])
+        mean, covariance = posterior(rows, known, residuals)
+        for node, correction in zip(asked, mean, strict=True):
+            node.correction = float(correction)
+        predicted = np.array([node.predicted for node in asked])
+        picked = pick(predicted + mean, covariance, number, self.args.courage)
+        chosen = set(picked)
+        rest = [node for i, node in enumerate(asked) if i not in chosen] + others
+        return [asked[i] for i in picked], rest
+
+    def _measure(self, node: _Node) -> bool:
+        """Ask the evaluator; False once the budget is spent.
+
+        Times are taken as naive time over speedup, so that a machine that changes its pace moves
+        no program against another. What did not pass is held for no faster than the unscheduled
+        program, so that its surroundings lose their attraction.
+        """
+        evaluation = self.search.evaluate(node.program)
+        if evaluation is None:
+            return False
+        if not self.known and evaluation.measurement is not None:
+            self.naive = math.log(evaluation.measurement.latency_us)
+        speedup = evaluation.speedup or 1.0 / (evaluation.slowdown_limit or 1.0)
+        self.known[node.program.ir_key] = (node, self.naive - math.log(speedup))
+        return True
+
+    def _elite(self) -> list[_Node]:
+        """The fastest programs, each machine code once."""
+        ranked = sorted(self.known.values(), key=lambda item: (item[1], *_rank(item[0])))
+        times: dict[float, _Node] = {}
+        for node, time in ranked:
+            times.setdefault(time, node)
+        return list(times.values())[: self.args.elite]
 
     # -- nodes ------------------------------------------------------------------------------
 
     def _node(self, program: Program, parent: _Node | None) -> _Node:
         key = program.ir_key
-        if key in self.measured:
-            return self.measured[key]
-        predicted = self.predictions.get(key)
-        if predicted is None:
-            predicted = math.log(self.search.cost.predict_us(program))
-            self.predictions[key] = predicted
-        surprise = 0.0
-        if parent is not None:
-            surprise = parent.surprise
-            if parent.measured is not None:
-                surprise = parent.measured - parent.predicted
-            surprise *= self.args.inherit
-        return _Node(program, predicted, surprise)
+        if key in self.known:
+            return self.known[key][0]
+        if key not in self.predictions:
+            self.predictions[key] = math.log(self.search.cost.predict_us(program))
+        return _Node(program, self.predictions[key], parent.correction if parent else 0.0)
 
-    def _measure(self, node: _Node) -> bool:
-        """Ask the evaluator; False once the budget is spent."""
-        evaluation = self.search.evaluate(node.program)
-        if evaluation is None:
-            return False
-        key = node.program.ir_key
-        if evaluation.measurement is None:
-            self.dead.add(key)
-            return True
-        if not self.measured:
-            self.naive = math.log(evaluation.measurement.latency_us)
-        node.measured = self.naive - math.log(evaluation.measurement.speedup)
-        self.measured[key] = node
-        return True
+    def _features(self, node: _Node) -> Vector:
+        if node.features is None:
+            vector = features(self.encoder.encode(node.program)).astype(np.float64)
+            node.features = np.append(vector, round(node.predicted, 6))
+        return node.features
 
 
 def _rank(node: _Node) -> tuple[float, int, str]:
@@ -212,19 +260,20 @@ def _rank(node: _Node) -> tuple[float, int, str]:
     return (node.expected, len(node.program.steps), node.program.ir_key)
 
 
-def _distinct(ranked: Iterable[_Node], number: int) -> tuple[list[_Node], list[_Node]]:
-    """The first `number` of `ranked` with different expected times, and all others.
+def _spread(ranked: list[_Node], number: int, crowd: int) -> tuple[list[_Node], list[_Node]]:
+    """The first `number` of `ranked` with at most `crowd` in each 2 % of time, and all others.
 
-    Programs of equal predicted time are nearly always the same program in another disguise.
+    Programs of nearly equal time are mostly one program in many disguises; they would crowd out
+    what is a little slower now and faster later.
     """
     taken: list[_Node] = []
-    rest: list[_Node] = []
-    times: set[float] = set()
+    others: list[_Node] = []
+    crowds: dict[int, int] = {}
     for node in ranked:
-        time = round(node.expected, 9)
-        if len(taken) < number and time not in times:
-            times.add(time)
+        place = round(node.expected / 0.02)
+        crowds[place] = crowds.get(place, 0) + 1
+        if len(taken) < number and crowds[place] <= crowd:
             taken.append(node)
         else:
-            rest.append(node)
-    return taken, rest
+            others.append(node)
+    return taken, others

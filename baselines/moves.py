@@ -21,7 +21,7 @@ from tirgym.harness.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from tirgym.harness.program import Program
 
-__all__ = ["moves", "mutations", "try_apply"]
+__all__ = ["Habits", "moves", "mutations", "try_apply"]
 
 _GO_ON = 0.7
 """Chance that a row of swaps goes on by one more."""
@@ -35,29 +35,58 @@ def try_apply(program: Program, transform: Transform) -> Program | None:
         return None
 
 
+class Habits:
+    """How often each kind of transform made a program faster, by the cost that the caller uses.
+
+    Kinds that helped are drawn more often. Each kind starts with `_PRIOR` imagined tries.
+    """
+
+    def __init__(self) -> None:
+        self.tried: dict[str, int] = {}
+        self.helped: dict[str, int] = {}
+
+    def note(self, kind: str, helped: bool) -> None:
+        """One move that began with `kind`."""
+        self.tried[kind] = self.tried.get(kind, 0) + 1
+        self.helped[kind] = self.helped.get(kind, 0) + helped
+
+    def weight(self, kind: str) -> float:
+        """Relative frequency with which `kind` should be drawn."""
+        helped, tried = _PRIOR
+        return (helped + self.helped.get(kind, 0)) / (tried + self.tried.get(kind, 0))
+
+
+_PRIOR = (4, 10)
+
+
 def moves(
-    program: Program, vocabulary: Vocabulary, rng: np.random.Generator, number: int
-) -> Iterator[Program]:
-    """At most `number` programs that are one random move away; may repeat.
+    program: Program,
+    vocabulary: Vocabulary,
+    rng: np.random.Generator,
+    number: int,
+    habits: Habits,
+) -> Iterator[tuple[str, Program]]:
+    """At most `number` programs one random move away, with the kind that the move begins with.
 
     The kind of the first transform is drawn first, then one of its legal instances: otherwise the
-    kinds with many instances would be nearly all that is tried.
+    kinds with many instances would be nearly all that is tried. Programs may repeat.
     """
     mask = program.legal_mask(vocabulary)
     open_kinds = [
-        (kind, low + np.flatnonzero(mask[low:high]))
+        (kind.name, low + np.flatnonzero(mask[low:high]))
         for kind, (low, high) in vocabulary.spans.items()
         if mask[low:high].any()
     ]
     if not open_kinds:
         return
-    for _ in range(number):
-        kind, actions = open_kinds[rng.integers(len(open_kinds))]
+    weights = np.array([habits.weight(name) for name, _ in open_kinds])
+    for index in rng.choice(len(open_kinds), size=number, p=weights / weights.sum()):
+        name, actions = open_kinds[index]
         transform = vocabulary[int(actions[rng.integers(len(actions))])]
         after = try_apply(program, transform)
         if after is not None:
-            follow = _FOLLOW_UPS.get(kind.name)
-            yield follow(after, transform, vocabulary, rng) if follow else after
+            follow = _FOLLOW_UPS.get(name)
+            yield name, follow(after, transform, vocabulary, rng) if follow else after
 
 
 def mutations(

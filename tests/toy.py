@@ -23,10 +23,12 @@ from tirgym.harness.target import Target
 from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Kernel, Workload
+from tirgym.spaces.graph import COLUMNS, EDGE_FEATURES, NODE_FEATURES, IRGraph, NodeType
 
 __all__ = [
     "ToyBackend",
     "ToyCost",
+    "ToyEncoder",
     "ToyEvaluator",
     "ToyProgram",
     "Turn",
@@ -141,6 +143,24 @@ class ToyBackend:
 
     def describe(self, target: Target) -> dict[str, Any]:
         return {}
+
+
+class ToyEncoder:
+    """Shows dials as loops whose extent is where they stand; tests put it in the encoder table."""
+
+    def encode(self, program: Program) -> IRGraph:
+        assert isinstance(program, ToyProgram)
+        nodes = np.zeros((4, len(NODE_FEATURES)), np.float32)
+        nodes[1:, NODE_FEATURES.index("loop.log_extent")] = np.array(program.dials) / TOP
+        # one row for each dial, so that pooling keeps them apart
+        for dial, value in enumerate(program.dials):
+            nodes[1 + dial, COLUMNS[NodeType.LOOP].start + 1 + dial] = value / TOP
+        nothing = np.zeros(0, np.int32)
+        edges = np.zeros((0, len(EDGE_FEATURES)), np.float32)
+        return IRGraph((1, 3, 0, 0), nodes, edges, nothing, nothing.reshape(2, 0))
+
+    def tree(self, program: Program) -> list[str]:
+        return [program.text()]
 
 
 def true_us(dials: tuple[int, ...]) -> float:

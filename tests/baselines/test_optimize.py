@@ -12,18 +12,11 @@ from toy import ToyCost, ToyEvaluator, ToyProgram, toy_vocabulary, toy_workload
 from tirgym.baselines.optimize import OptimizeResult, Phase, Progress, optimize
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.agent import Search
-from tirgym.harness.backend import BACKENDS
 from tirgym.harness.evaluation import Level
 from tirgym.harness.search_run import Stopped
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 from tirgym.harness.trace import Trace
-
-
-@pytest.fixture(autouse=True)
-def toy_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts the toy in the backend table."""
-    monkeypatch.setitem(BACKENDS, "toy", "toy:ToyBackend")
 
 
 def run(

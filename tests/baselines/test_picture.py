@@ -12,17 +12,13 @@ from toy import ToyCost, ToyEvaluator, toy_vocabulary, toy_workload
 from tirgym.baselines.optimize import OptimizeResult, optimize
 from tirgym.baselines.picture import _spearman, save_picture
 from tirgym.errors import InvalidValueError, UsageError
-from tirgym.harness.backend import BACKENDS
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 
 STATUSES = {3: Status.WRONG_RESULT, 6: Status.TOO_SLOW, 7: Status.COMPILE_ERROR}
 
 
-def make_result(
-    monkeypatch: pytest.MonkeyPatch, trials: int = 25, only: Status | None = None
-) -> OptimizeResult:
-    monkeypatch.setitem(BACKENDS, "toy", "toy:ToyBackend")
+def make_result(trials: int = 25, only: Status | None = None) -> OptimizeResult:
     return optimize(
         toy_workload(),
         "random",
@@ -36,8 +32,8 @@ def make_result(
     )
 
 
-def test_png_and_svg_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    result = make_result(monkeypatch)
+def test_png_and_svg_are_written(tmp_path: Path) -> None:
+    result = make_result()
     save_picture(result, tmp_path / "run.png")
     save_picture(result, tmp_path / "run.svg")
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
@@ -46,21 +42,21 @@ def test_png_and_svg_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 @pytest.mark.parametrize(("trials", "only"), [(1, None), (5, Status.CRASH)])
 def test_runs_with_next_to_nothing_to_show_have_a_picture_too(
-    trials: int, only: Status | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    trials: int, only: Status | None, tmp_path: Path
 ) -> None:
-    save_picture(make_result(monkeypatch, trials, only), tmp_path / "run.png")
+    save_picture(make_result(trials, only), tmp_path / "run.png")
     assert (tmp_path / "run.png").stat().st_size > 5000
 
 
-def test_other_endings_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_endings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match=r"\.png or \.svg"):
-        save_picture(make_result(monkeypatch, 1), tmp_path / "run.gif")
+        save_picture(make_result(1), tmp_path / "run.gif")
 
 
 def test_without_matplotlib_one_line_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    result = make_result(monkeypatch, 1)
+    result = make_result(1)
     for module in ("matplotlib", "matplotlib.figure", "matplotlib.backends.backend_agg"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError, match=r"pip install 'tirgym\[plot\]'") as caught:

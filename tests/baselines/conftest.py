@@ -1,0 +1,15 @@
+"""The toy compiler of `toy.py` is known to every test here."""
+
+from __future__ import annotations
+
+import pytest
+
+from tirgym.harness.backend import BACKENDS
+from tirgym.spaces.graph import ENCODERS
+
+
+@pytest.fixture(autouse=True)
+def toy_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts the toy in the backend and encoder tables."""
+    monkeypatch.setitem(BACKENDS, "toy", "toy:ToyBackend")
+    monkeypatch.setitem(ENCODERS, "toy", "toy:ToyEncoder")
