@@ -161,6 +161,8 @@ def test_remembered_index_of_an_argmax_is_shifted() -> None:
     before = tvm.IRModule({"main": func})
     added, _ = changed_lines(before, mutate("index_off_by_one", before))
     assert added == [
-        "v_index_v0: T.let[T.int32] = "
-        "T.Select(index_v1[v_i] >= x[v_i, v_k], index_v0[v_i], v_k + 1)"
+        (
+            "v_index_v0: T.let[T.int32] = "
+            "T.Select(index_v1[v_i] >= x[v_i, v_k], index_v0[v_i], v_k + 1)"
+        )
     ]
