@@ -22,6 +22,7 @@ __all__ = [
     "cpu_model",
     "fingerprint",
     "roofline_floor_us",
+    "vector_unit",
 ]
 
 CACHE_DIR = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -161,7 +162,8 @@ def _features(arch: str) -> frozenset[str]:
     return frozenset(str(f) for f in tvm.target.codegen.llvm_get_cpu_features(target))
 
 
-def _vector_unit(arch: str) -> tuple[int, bool, int]:
+@lru_cache(maxsize=64)
+def vector_unit(arch: str) -> tuple[int, bool, int]:
     """Vector bits, FMA and vector registers of an mcpu.
 
     TVM's own `llvm_get_vector_width` answers 512 for every x86 mcpu, so the features decide.
@@ -179,7 +181,7 @@ def _vector_unit(arch: str) -> tuple[int, bool, int]:
 @lru_cache(maxsize=64)
 def cpu_facts(target: Target) -> CpuFacts:
     """Facts of `target`: vector unit from its mcpu, caches and cores from this machine."""
-    bits, fma, registers = _vector_unit(target.arch)
+    bits, fma, registers = vector_unit(target.arch)
     (l1, l2, l3), origin = _caches()
     return CpuFacts(bits, fma, registers, l1, l2, l3, 64, os.cpu_count() or 1, origin)
 

@@ -14,13 +14,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tirgym.errors import InvalidValueError
-from tirgym.harness.hardware import CpuFacts, cpu_facts
+from tirgym.harness.hardware import vector_unit
 from tirgym.harness.program import Program
 from tirgym.harness.static_footprint import (
     LINE,
     BoundAccess,
     Footprint,
     LoopTree,
+    Prices,
     bound_accesses,
     footprints,
 )
@@ -33,25 +34,33 @@ from tirgym.harness.tensorir.program import TensorIRProgram
 __all__ = ["BlockCost", "CostParts", "MachineModel", "StaticCostModel", "machine_model"]
 
 
+_FROM_L2 = Prices(1.5, 2.0, 2.5, 4.0)
+_FROM_L3 = Prices(8.0, 10.0, 6.0, 8.0)
+_FROM_DRAM = Prices(30.0, 50.0, 20.0, 20.0)
+_LOOK_UP = Prices(1.0, 3.5, 0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class MachineModel:
     """A core, its caches, and what moving a line costs.
 
-    Line costs in cycles: 32 bytes a cycle from L2, about 8 and 20 bytes a nanosecond and core from
-    L3 and DRAM on servers (measured with STREAM-like loops; McCalpin, 1995).
+    Line prices in cycles, close to the bandwidths of one core of a shared server (see
+    `calibration`) and rounded after a fit to measured random schedules.
     """
 
     core: CoreModel = field(default_factory=CoreModel)
     ghz: float = 3.8
-    l1_lines: float = 460.0
-    """lines that stay in the cache in practice: nine tenths of the first, less further out"""
-    l2_lines: float = 13_000.0
-    l3_lines: float = 65_000.0
+    l1_lines: float = 48 * 1024 / LINE
+    l2_lines: float = 2 * 1024**2 / LINE
+    l3_lines: float = 32 * 1024**2 / LINE
+    """what one of several users of a shared cache can count on"""
     tlb_pages: float = 64.0
     """entries of the first-level data TLB, pages of 4 KiB"""
-    moves: tuple[tuple[float, float], ...] = ((2.0, 5.0), (5.0, 7.0), (30.0, 50.0), (0.5, 3.0))
-    """cycles of a line that is read, and of one that is written, out of L2, L3 and DRAM, and of a
-    page whose address is looked up"""
+    from_l2: Prices = _FROM_L2
+    from_l3: Prices = _FROM_L3
+    from_dram: Prices = _FROM_DRAM
+    look_up: Prices = _LOOK_UP
+    """of a page in the second-level TLB"""
     overlap: float = 0.3
     """share of the smaller part (issue or memory) that the larger does not hide"""
     call_us: float = 0.3
@@ -62,19 +71,15 @@ class MachineModel:
 
 @lru_cache(maxsize=32)
 def machine_model(target: Target) -> MachineModel:
-    """The model of `target`'s core and this machine's caches."""
-    facts: CpuFacts = cpu_facts(target)
+    """The model for `target`: the vector unit of its mcpu, caches of a plain server core.
+
+    Nothing is asked of this machine, so that a prediction is the same on every machine.
+    """
+    bits, _, registers = vector_unit(target.arch)
     core = CoreModel(
-        vector_bytes=facts.vector_bytes,
-        auto_vector_bytes=min(32, facts.vector_bytes),
-        registers=facts.vector_registers,
+        vector_bytes=bits // 8, auto_vector_bytes=min(32, bits // 8), registers=registers
     )
-    return MachineModel(
-        core,
-        l1_lines=facts.l1_bytes / LINE,
-        l2_lines=facts.l2_bytes / LINE,
-        l3_lines=min(facts.l3_bytes, 32 << 20) / LINE,
-    )
+    return MachineModel(core)
 
 
 class BlockCost(NamedTuple):
@@ -82,7 +87,7 @@ class BlockCost(NamedTuple):
 
     issue: BlockIssue
     accesses: tuple[BoundAccess, ...]
-    touched: tuple[list[Footprint], ...]
+    touched: tuple[Footprint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +136,17 @@ class StaticCostModel:
             for cost, block in zip(costs, nest.blocks, strict=True)
         )
         tree = LoopTree(nest, [(cost.accesses, cost.touched) for cost in costs])
-        l1 = tree.line_traffic(model.l1_lines)
-        l2 = tree.line_traffic(model.l2_lines) if any(l1) else l1
-        l3 = tree.line_traffic(model.l3_lines) if any(l2) else l2
-        pages = tree.page_traffic(model.tlb_pages)
-        memory = 0.0
-        for (read, written), cost in zip((l1, l2, l3, pages), model.moves, strict=True):
-            memory += read * cost[0] + written * cost[1]
+        l1, from_l2 = tree.line_traffic(model.l1_lines, model.from_l2)
+        l2, from_l3 = tree.line_traffic(model.l2_lines, model.from_l3) if l1 else (0.0, 0.0)
+        l3, from_dram = tree.line_traffic(model.l3_lines, model.from_dram) if l2 else (0.0, 0.0)
+        _, look_ups = tree.page_traffic(model.tlb_pages, model.look_up)
+        memory = from_l2 + from_l3 + from_dram + look_ups
         memory *= issue / serial if serial else 1.0
         cycles = max(issue, memory) + model.overlap * min(issue, memory)
         launches = sum(loop.kind == PARALLEL for loop in nest.loops)
         total = cycles / (model.ghz * 1e3) + model.call_us + launches * model.parallel_us
         held = max((cost.issue.registers for cost in costs), default=0.0)
-        return CostParts(issue, memory, sum(l1), sum(l2), sum(l3), held, total)
+        return CostParts(issue, memory, l1, l2, l3, held, total)
 
     def _block_cost(self, nest: LoopNest, block: Block, model: MachineModel) -> BlockCost:
         """The parts that depend on one block and the loops around it; cached by both."""
@@ -163,7 +166,7 @@ class StaticCostModel:
             model.core,
         )
         loops = [(shape.variable, shape.extent) for shape in shapes]
-        touched = tuple(footprints(access, loops) for access in accesses)
+        touched = footprints(accesses, loops)
         made = BlockCost(issue, accesses, touched)
         if len(self._costs) >= self._limit:
             self._costs.clear()

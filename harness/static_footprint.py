@@ -22,7 +22,7 @@ from tirgym.harness.tensorir.nest import (
     linear,
 )
 
-__all__ = ["LINE", "BoundAccess", "Footprint", "LoopTree", "bound_accesses", "footprints"]
+__all__ = ["LINE", "BoundAccess", "Footprint", "LoopTree", "Prices", "bound_accesses", "footprints"]
 
 LINE = 64
 """Bytes of a cache line."""
@@ -38,8 +38,10 @@ class BoundAccess(NamedTuple):
     """handle of the buffer"""
     item: int
     """bytes of an element"""
-    dims: tuple[tuple[dict[int, float], int, int], ...]
-    """for each dimension: coefficients by loop variable handle, elements at one point, size"""
+    dims: tuple[tuple[int, int], ...]
+    """for each dimension: elements at one point, size"""
+    moves: dict[int, tuple[tuple[int, float], ...]]
+    """by loop variable handle: the dimensions that it moves along, and how far (absolute)"""
     steps: tuple[float, ...]
     """bytes between neighbours, by dimension"""
     strides: dict[int, float]
@@ -97,14 +99,20 @@ def _exact(access: Access, node: Any) -> list[Access]:
 
 def _bind(access: Access, bindings: dict[int, Linear], write: bool, times: float) -> BoundAccess:
     dims = []
-    for (start, extent), size in zip(access.region, access.buffer.shape, strict=True):
+    moves: dict[int, tuple[tuple[int, float], ...]] = {}
+    for d, ((start, extent), size) in enumerate(
+        zip(access.region, access.buffer.shape, strict=True)
+    ):
         by_loop: dict[int, float] = {}
         for handle, coefficient in start.coefficients.items():
             binding = bindings.get(handle)
             if binding is not None:
                 for loop, inner in binding.coefficients.items():
                     by_loop[loop] = by_loop.get(loop, 0.0) + coefficient * inner
-        dims.append((by_loop, extent if extent > 0 else size, max(size, 1)))
+        dims.append((extent if extent > 0 else size, max(size, 1)))
+        for loop, coefficient in by_loop.items():
+            if coefficient:
+                moves[loop] = (*moves.get(loop, ()), (d, abs(coefficient)))
     strides, wraps = _strides(access, bindings)
     elements = 1
     for size in access.buffer.shape:
@@ -115,7 +123,8 @@ def _bind(access: Access, bindings: dict[int, Linear], write: bool, times: float
         steps.append(steps[-1] * max(size, 1))
     backwards = tuple(reversed(steps))
     handle = access.buffer.handle
-    return BoundAccess(handle, item, tuple(dims), backwards, strides, write, times, wraps)
+    shape = tuple(dims)
+    return BoundAccess(handle, item, shape, moves, backwards, strides, write, times, wraps)
 
 
 _SELDOM = 1e-3
@@ -152,39 +161,75 @@ def _strides(
 
 
 class Footprint(NamedTuple):
-    """What one access touches."""
+    """What a block touches inside one of the loops around it, by buffer handle."""
 
-    lines: float
-    pages: float
+    lines: dict[int, float]
+    pages: dict[int, float]
+    scattered: dict[int, float]
+    """share of the lines that begin a contiguous run, which no prefetcher expects"""
 
 
-def footprints(access: BoundAccess, loops: list[tuple[int, int]]) -> list[Footprint]:
-    """What `access` touches inside each loop, innermost first.
+def footprints(
+    accesses: tuple[BoundAccess, ...], loops: list[tuple[int, int]]
+) -> tuple[Footprint, ...]:
+    """What the accesses of a block touch inside each loop, innermost first.
 
     `loops` are (variable handle, extent), innermost first. Entry 0 is the block alone, entry i the
     i innermost loops. An element range is its span, but no more than the iterations over it.
     """
-    dims = access.dims
-    spans = [float(dim[1]) for dim in dims]
-    counts = list(spans)
-    out = [_footprint(access, counts)]
+    spans = [[float(extent) for extent, _ in access.dims] for access in accesses]
+    counts = [list(each) for each in spans]
+    boxes = [_box(access, each) for access, each in zip(accesses, counts, strict=True)]
+    last = _by_buffer(accesses, boxes)
+    out = [last]
     for variable, extent in loops:
         changed = False
-        for d, (coefficients, _, size) in enumerate(dims):
-            coefficient = coefficients.get(variable)
-            if coefficient:
-                span = min(spans[d] + abs(coefficient) * (extent - 1), float(size))
-                spans[d] = span
-                counts[d] = min(span, counts[d] * extent)
-                changed = True
-        out.append(_footprint(access, counts) if changed else out[-1])
-    return out
+        if extent > 1:
+            for i, access in enumerate(accesses):
+                moves = access.moves.get(variable)
+                if moves is not None:
+                    span, count, dims = spans[i], counts[i], access.dims
+                    for d, step in moves:
+                        span[d] = min(span[d] + step * (extent - 1), float(dims[d][1]))
+                        count[d] = min(span[d], count[d] * extent)
+                    boxes[i] = _box(access, count)
+                    changed = True
+        if changed:
+            last = _by_buffer(accesses, boxes)
+        out.append(last)
+    return tuple(out)
 
 
-def _footprint(access: BoundAccess, counts: list[float]) -> Footprint:
-    """Cache lines and pages of a box of `counts` elements a dimension."""
+def _by_buffer(
+    accesses: tuple[BoundAccess, ...], boxes: list[tuple[float, float, float]]
+) -> Footprint:
+    """The largest box of each buffer."""
+    found = Footprint({}, {}, {})
+    lines, pages, scattered = found
+    for access, (its_lines, its_pages, its_scattered) in zip(accesses, boxes, strict=True):
+        buffer = access.buffer
+        if its_lines > lines.get(buffer, 0.0):
+            lines[buffer] = its_lines
+            scattered[buffer] = its_scattered
+        pages[buffer] = max(its_pages, pages.get(buffer, 0.0))
+    return found
+
+
+def _joined(one: Footprint, other: Footprint) -> Footprint:
+    """What two blocks touch together; shared buffers count once."""
+    lines, pages, scattered = dict(one.lines), dict(one.pages), dict(one.scattered)
+    for buffer, count in other.lines.items():
+        if count > lines.get(buffer, 0.0):
+            lines[buffer] = count
+            scattered[buffer] = other.scattered[buffer]
+        pages[buffer] = max(other.pages[buffer], pages.get(buffer, 0.0))
+    return Footprint(lines, pages, scattered)
+
+
+def _box(access: BoundAccess, counts: list[float]) -> tuple[float, float, float]:
+    """Lines, pages and scattered share of a box of `counts` elements a dimension."""
     if not counts:
-        return Footprint(1.0, 1.0)
+        return 1.0, 1.0, 1.0
     strides = access.steps
     line_run = page_run = counts[-1] * strides[-1]
     lines = pages = 1.0
@@ -198,107 +243,96 @@ def _footprint(access: BoundAccess, counts: list[float]) -> Footprint:
             page_run += (count - 1.0) * stride
         else:
             pages *= count
-    return Footprint(lines * max(1.0, line_run / LINE), pages * max(1.0, page_run / PAGE))
+    run = max(1.0, line_run / LINE)
+    return lines * run, pages * max(1.0, page_run / PAGE), 1.0 / run
+
+
+class Prices(NamedTuple):
+    """Cycles to bring one line into a cache, or one page into the TLB."""
+
+    read: float
+    write: float
+    """of a line that is written at some time, and has to go back"""
+    scattered_read: float
+    """more for a line that begins a contiguous run"""
+    scattered_write: float
+
+
+_NOTHING = Footprint({}, {}, {})
 
 
 class LoopTree:
     """Loops with what each touches, by buffer, and its children. The root is the last loop."""
 
-    __slots__ = ("children", "extents", "lines", "pages", "writes")
+    __slots__ = ("children", "extents", "touched", "writes")
 
     def __init__(
         self,
         nest: LoopNest,
-        tables: list[tuple[tuple[BoundAccess, ...], tuple[list[Footprint], ...]]],
+        tables: list[tuple[tuple[BoundAccess, ...], tuple[Footprint, ...]]],
     ) -> None:
-        """`tables[b]` are the accesses of block b and, for each, its `footprints`."""
-        count = len(nest.loops)
+        """`tables[b]` are the accesses of block b and its `footprints`."""
+        root = len(nest.loops)
         self.extents = [*(max(1, loop.extent) for loop in nest.loops), 1]
-        self.children: list[list[int]] = [[] for _ in range(count + 1)]
-        """blocks are numbered from count + 1"""
-        nodes = count + 1 + len(nest.blocks)
-        self.lines: list[dict[int, float]] = [{} for _ in range(nodes)]
-        self.pages: list[dict[int, float]] = [{} for _ in range(nodes)]
+        self.children: list[list[int]] = [[] for _ in range(root + 1)]
+        """blocks are numbered from root + 1"""
+        self.touched = [_NOTHING] * (root + 1 + len(nest.blocks))
         self.writes: set[int] = set()
+        touched = self.touched
         for loop in nest.loops:
             self.children[loop.parent].append(loop.index)
         for block in nest.blocks:
-            self._add(block, tables[block.index], count)
+            accesses, found = tables[block.index]
+            chain, number = block.chain, root + 1 + block.index
+            self.children[chain[-1] if chain else root].append(number)
+            touched[number] = found[0]
+            for node, mine in zip(reversed(chain), found[1:], strict=True):
+                before = touched[node]
+                touched[node] = mine if before is _NOTHING else _joined(before, mine)
+            before = touched[root]
+            touched[root] = found[-1] if before is _NOTHING else _joined(before, found[-1])
+            self.writes.update(access.buffer for access in accesses if access.write)
 
-    def _add(
-        self,
-        block: Block,
-        table: tuple[tuple[BoundAccess, ...], tuple[list[Footprint], ...]],
-        root: int,
-    ) -> None:
-        chain = block.chain
-        number = root + 1 + block.index
-        self.children[chain[-1] if chain else root].append(number)
-        nodes = (number, *reversed(chain), root)
-        for access, found in zip(*table, strict=True):
-            buffer = access.buffer
-            if access.write:
-                self.writes.add(buffer)
-            for node, (lines, pages) in zip(nodes, (*found, found[-1]), strict=True):
-                mine = self.lines[node]
-                if lines > mine.get(buffer, 0.0):
-                    mine[buffer] = lines
-                mine = self.pages[node]
-                if pages > mine.get(buffer, 0.0):
-                    mine[buffer] = pages
+    def line_traffic(self, capacity: float, prices: Prices) -> tuple[float, float]:
+        """Lines that enter a cache of `capacity` lines in a call that finds it warm; their cycles."""
+        return self._traffic([each.lines for each in self.touched], capacity, prices)
 
-    def line_traffic(self, capacity: float) -> tuple[float, float]:
-        """Lines that enter a cache of `capacity` lines during a call that finds it warm.
+    def page_traffic(self, capacity: float, prices: Prices) -> tuple[float, float]:
+        """Pages whose address must be looked up when `capacity` are known, and the cycles of it."""
+        return self._traffic([each.pages for each in self.touched], capacity, prices)
 
-        Lines that are only read, and lines that are also written.
-        """
-        return self._split(self.lines, capacity)
-
-    def page_traffic(self, capacity: float) -> tuple[float, float]:
-        """Pages whose address must be looked up with `capacity` entries: only read, also written."""
-        return self._split(self.pages, capacity)
-
-    def _split(self, touched: list[dict[int, float]], capacity: float) -> tuple[float, float]:
-        read = written = 0.0
-        for buffer, count in self._traffic(touched, capacity).items():
-            if buffer in self.writes:
-                written += count
-            else:
-                read += count
-        return read, written
-
-    def _traffic(self, touched: list[dict[int, float]], capacity: float) -> dict[int, float]:
-        sums = [sum(each.values()) for each in touched]
+    def _traffic(
+        self, touched: list[dict[int, float]], capacity: float, prices: Prices
+    ) -> tuple[float, float]:
         root = len(self.extents) - 1
+        sums = [sum(each.values()) for each in touched]
         share = min(1.0, (sums[root] / capacity - SOFT[0]) / (SOFT[1] - SOFT[0]))
-        out: dict[int, float] = {}
-        if share > 0.0:
-            self._misses(root, share, capacity, touched, sums, out)
-        return out
-
-    def _misses(
-        self,
-        node: int,
-        times: float,
-        capacity: float,
-        touched: list[dict[int, float]],
-        sums: list[float],
-        out: dict[int, float],
-    ) -> None:
-        """Add the misses below `node`, whose footprint does not fit, run `times` times.
-
-        Where a child fits, what one iteration leaves behind serves the next, so all iterations
-        together load the footprint of `node` once.
-        """
-        inner = times * self.extents[node]
-        here = touched[node]
-        before: dict[int, float] = {}
-        for child in self.children[node]:
-            if child < len(self.extents) and sums[child] > capacity:
-                self._misses(child, inner, capacity, touched, sums, out)
-                before = {}
-                continue
-            for buffer in touched[child]:
-                if buffer not in before:
-                    out[buffer] = out.get(buffer, 0.0) + times * here[buffer]
-            before = touched[child]
+        if share <= 0.0:
+            return 0.0, 0.0
+        total = cycles = 0.0
+        todo = [(root, share)]
+        while todo:
+            node, times = todo.pop()
+            inner = times * self.extents[node]
+            here = touched[node]
+            before: dict[int, float] = {}
+            for child in self.children[node]:
+                below = touched[child]
+                scattered = self.touched[child].scattered
+                if child <= root and sums[child] > capacity:
+                    todo.append((child, inner))
+                    before = {}
+                    continue
+                # what one iteration leaves behind serves the next, so that all iterations together
+                # load the footprint of the node once
+                for buffer in below:
+                    if buffer not in before:
+                        count = times * here[buffer]
+                        alone = scattered[buffer]
+                        total += count
+                        if buffer in self.writes:
+                            cycles += count * (prices.write + alone * prices.scattered_write)
+                        else:
+                            cycles += count * (prices.read + alone * prices.scattered_read)
+                before = below
+        return total, cycles

@@ -36,24 +36,24 @@ class CoreModel:
     fma_per_cycle: float = 2.0
     loads_per_cycle: float = 2.0
     stores_per_cycle: float = 1.0
-    issue_per_cycle: float = 4.0
+    issue_per_cycle: float = 5.0
     """sustained micro-operations"""
-    window: float = 400.0
+    window: float = 250.0
     """micro-operations in flight"""
     fma_latency: float = 4.0
-    sum_latency: float = 2.6
+    sum_latency: float = 3.2
     """of a scalar sum, whose multiplications are taken out of the chain"""
-    memory_latency: float = 5.0
+    memory_latency: float = 4.0
     """store-to-load forwarding"""
-    divide_cycles: float = 5.0
+    divide_cycles: float = 6.0
     """of one vector division or square root"""
-    call_cycles: float = 14.0
+    call_cycles: float = 18.0
     """of one scalar call such as expf"""
-    gather_cycles: float = 1.2
+    gather_cycles: float = 1.5
     """for each lane of a load that is not contiguous"""
     shuffle_cycles: float = 0.4
     """the same for strides of two to four elements, which whole vectors and shuffles serve"""
-    scatter_cycles: float = 2.5
+    scatter_cycles: float = 1.6
     loop_cycles: float = 2.0
     """micro-operations of one iteration for counters and branch"""
     entry_cycles: float = 4.0
@@ -63,8 +63,10 @@ class CoreModel:
     """of a quotient and a remainder by a constant"""
     unroll_limit: float = 270.0
     """instructions of a loop that LLVM unrolls in full"""
-    odd_lanes: float = 2.0
-    """cost of vectors whose lanes are no power of two, against the next one"""
+    padded_vector: float = 1.4
+    """cost of a vector whose lanes are no power of two but fit a register"""
+    scattered_lane: float = 1.5
+    """instructions for each lane where they do not"""
 
 
 class LoopShape(NamedTuple):
@@ -161,9 +163,7 @@ def _plan(work: _Work, variable: int, lanes: int, explicit: bool) -> BlockIssue:
     core, ops = work.core, work.ops
     vectors = 1.0
     if explicit:
-        power = 1 << (lanes - 1).bit_length()
-        vectors = max(1.0, power * work.item / core.vector_bytes)
-        vectors *= core.odd_lanes if power != lanes else 1.0
+        vectors = _machine_vectors(lanes, max(1, core.vector_bytes // work.item), core)
     run, outside = _straight_run(work, variable, lanes, explicit, vectors)
     length = 1.0
     for _, extent in run:
@@ -184,6 +184,18 @@ def _plan(work: _Work, variable: int, lanes: int, explicit: bool) -> BlockIssue:
         cycles = max(cycles, chain)
     total = runs * cycles + entries * core.entry_cycles + _wrapped(work) * core.index_cycles
     return BlockIssue(total, lanes, explicit, length, reuse.held, reuse.promoted)
+
+
+def _machine_vectors(lanes: int, width: int, core: CoreModel) -> float:
+    """Machine instructions of one operation on `lanes` elements, `width` to a register.
+
+    LLVM pads an odd number of lanes to one register, and takes an odd number over several registers
+    apart into single elements.
+    """
+    power = 1 << (lanes - 1).bit_length()
+    if power == lanes:
+        return max(1.0, lanes / width)
+    return core.padded_vector if power <= width else lanes * core.scattered_lane
 
 
 def _straight_run(
