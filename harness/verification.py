@@ -9,6 +9,7 @@ from tirgym.harness.agent import Candidate
 from tirgym.harness.evaluation import Evaluation, Level
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
+from tirgym.harness.shorten import shorten
 from tirgym.harness.status import Status
 
 __all__ = ["Verdict", "evaluate_in_full", "verify_best"]
@@ -49,8 +50,9 @@ def verify_best(
     """The best of `ranked` that holds in full, else the unscheduled program.
 
     The `top` best candidates that pass in full are compared by that second measurement, since the
-    best of many noisy numbers flatters; the winner is then measured once more, and that third
-    number, which no store can give, is the one to report. Candidates that fail give way to the next in the ranking.
+    best of many noisy numbers flatters; the winner, rid of steps that do nothing, is then measured
+    once more, and that third number, which no store can give, is the one to report. Candidates that
+    fail give way to the next in the ranking.
     """
     checked: list[Candidate] = []
 
@@ -69,9 +71,10 @@ def verify_best(
         if full.evaluation.passed:
             passed.append(full)
     for winner in sorted(passed, key=lambda c: -(c.evaluation.speedup or 0.0)):
-        again = Candidate(winner.program, evaluate_in_full(evaluator, winner.program, fresh=True))
+        program = shorten(winner.program, start)
+        again = Candidate(program, evaluate_in_full(evaluator, program, fresh=True))
         speedup = again.evaluation.speedup
-        if speedup is not None and (speedup >= 1.0 or winner.program.ir_key == start.ir_key):
+        if speedup is not None and (speedup >= 1.0 or program.ir_key == start.ir_key):
             return Verdict(again, tuple(checked))
     naive = Candidate(start, evaluate_in_full(evaluator, start, fresh=True))
     return Verdict(naive, tuple(checked))
