@@ -69,7 +69,9 @@ class Trace:
             result = data.pop("result", None)
             if result is not None:
                 interval = result.get("speedup_ci")
-                result = TraceResult(**{**result, "speedup_ci": tuple(interval) if interval else None})
+                result = TraceResult(
+                    **{**result, "speedup_ci": tuple(interval) if interval else None}
+                )
             transforms = data.pop("transforms")
             trace = cls(target=target, transforms=tuple(transforms), result=result, **data)
         except (TypeError, AttributeError, KeyError) as error:
