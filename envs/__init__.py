@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 from tirgym.envs.registration import ENVIRONMENTS, register_environments
 
 if TYPE_CHECKING:
+    from tirgym.envs.decision import DecisionEnv
     from tirgym.envs.schedule import ScheduleEnv
     from tirgym.envs.wrappers import EarlyStop
 
-__all__ = ["ENVIRONMENTS", "EarlyStop", "ScheduleEnv", "register_environments"]
+__all__ = ["ENVIRONMENTS", "DecisionEnv", "EarlyStop", "ScheduleEnv", "register_environments"]
 
-_LAZY = {"EarlyStop": "tirgym.envs.wrappers", "ScheduleEnv": "tirgym.envs.schedule"}
+_LAZY = {
+    "DecisionEnv": "tirgym.envs.decision",
+    "EarlyStop": "tirgym.envs.wrappers",
+    "ScheduleEnv": "tirgym.envs.schedule",
+}
 
 
 def __getattr__(name: str) -> Any:

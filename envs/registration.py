@@ -18,6 +18,15 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "entry_point": "tirgym.envs.schedule:ScheduleEnv",
         "kwargs": {"reward": "static"},
     },
+    "tirgym/Decision-v0": {
+        "entry_point": "tirgym.envs.decision:DecisionEnv",
+        "nondeterministic": True,
+        "kwargs": {"reward": "final"},
+    },
+    "tirgym/DecisionStatic-v0": {
+        "entry_point": "tirgym.envs.decision:DecisionEnv",
+        "kwargs": {"reward": "static"},
+    },
 }
 """Id → arguments of `gymnasium.register`. Entry points are strings, so that nothing is imported and
 `spec.to_json()` works. The environments count their own steps (`max_steps`)."""

@@ -21,6 +21,7 @@ __all__ = [
     "EvaluatorSource",
     "KernelLike",
     "WorkloadSampler",
+    "default_cost",
     "make_evaluator",
     "make_reward",
     "replay_target",
@@ -103,11 +104,12 @@ def make_reward(reward: str | Reward, cost: CostModel | None) -> Reward:
     if reward == "static":
         from tirgym.rewards.static_cost import StaticCost
 
-        return StaticCost(_default_cost() if cost is None else cost)
+        return StaticCost(default_cost() if cost is None else cost)
     raise UnknownNameError("reward", reward, REWARDS)
 
 
-def _default_cost() -> CostModel:
+def default_cost() -> CostModel:
+    """The static cost model."""
     from tirgym.harness.static_cost import StaticCostModel
 
     return StaticCostModel()

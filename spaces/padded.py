@@ -5,70 +5,69 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Dict
+from gymnasium.spaces import Box, Dict, Space
 from numpy.typing import NDArray
 
 from tirgym.harness.program import Program
+from tirgym.harness.transforms.base import SlotLimits
 from tirgym.harness.vocabulary import Vocabulary
-from tirgym.spaces.graph import BOUND, EDGE_FEATURES, NODE_FEATURES, EdgeType, IRGraph, target_slots
+from tirgym.spaces.graph import (
+    BOUND,
+    EDGE_FEATURES,
+    NODE_FEATURES,
+    EdgeType,
+    IRGraph,
+    NodeType,
+    target_slots,
+)
 from tirgym.spaces.transform_space import TransformSpace
 
-__all__ = ["MAX_BUFFERS", "MAX_EDGES", "PaddedObservation", "action_slots"]
+__all__ = ["MAX_BUFFERS", "MAX_EDGES", "PaddedGraph", "PaddedObservation", "action_slots"]
 
 MAX_BUFFERS = 24
 MAX_EDGES = 384
 """Random schedules of 32 steps over all kernels of core-v0 had 16 buffers and 204 edges at most."""
 
 
-def _starts(vocabulary: Vocabulary) -> tuple[int, int, int, int]:
+def _starts(limits: SlotLimits) -> tuple[int, int, int, int]:
     """First slot of hardware, loops, blocks and buffers."""
-    limits = vocabulary.limits
     return 0, 1, 1 + limits.max_loops, 1 + limits.max_loops + limits.max_blocks
 
 
 def action_slots(vocabulary: Vocabulary) -> NDArray[np.int32]:
     """(len(vocabulary) + 1,): slot that each action targets; a constant of the vocabulary."""
     kind, index = target_slots(vocabulary)
-    return np.array(_starts(vocabulary), np.int32)[kind] + index
+    return np.array(_starts(vocabulary.limits), np.int32)[kind] + index
 
 
-class PaddedObservation:
-    """Slots: 0 is the hardware node, then `max_loops` loops, `max_blocks` blocks, `MAX_BUFFERS`.
+class PaddedGraph:
+    """A graph in arrays of fixed shape: 0 is the hardware node, then loops, blocks and buffers.
 
-    The limits are those of the vocabulary, so loop i always stands in slot 1 + i and
-    `action_node` is the same in every state. `nodes` (slots, len(NODE_FEATURES)) and `edge_attr`
-    (MAX_EDGES, len(EDGE_FEATURES)) are float32 in [-8, 8]; `node_mask` and `edge_mask` mark the
-    slots that are in use, all others are zero; `edge_index` (2, MAX_EDGES) holds source and target
-    slots, `edge_type` `EdgeType`s; `action_mask` (n,) is 1 for legal actions, STOP last, and
-    `action_node` (n,) gives the slot that each action targets. `overflow` (4,) counts the loops,
-    blocks, buffers and edges that found no slot (an edge also goes when one of its ends does).
+    `nodes` (slots, len(NODE_FEATURES)) and `edge_attr` (MAX_EDGES, len(EDGE_FEATURES)) are float32
+    in [-8, 8]; `node_mask` and `edge_mask` mark the slots that are in use, all others are zero;
+    `edge_index` (2, MAX_EDGES) holds source and target slots, `edge_type` `EdgeType`s. `overflow`
+    (4,) counts the loops, blocks, buffers and edges that found no slot (an edge also goes when one
+    of its ends does).
     """
 
-    def __init__(self, actions: TransformSpace) -> None:
-        vocabulary = actions.vocabulary
-        self._starts = _starts(vocabulary)
-        self._room = (1, vocabulary.limits.max_loops, vocabulary.limits.max_blocks, MAX_BUFFERS)
-        self._slots = sum(self._room)
-        self._action_node = action_slots(vocabulary)
-        top = self._slots - 1
-        n, slots = int(actions.n), self._slots
-        self.space = Dict(
-            {
-                "nodes": Box(-BOUND, BOUND, (slots, len(NODE_FEATURES)), np.float32),
-                "node_mask": Box(0, 1, (slots,), np.int8),
-                "edge_index": Box(0, top, (2, MAX_EDGES), np.int32),
-                "edge_type": Box(0, len(EdgeType) - 1, (MAX_EDGES,), np.int32),
-                "edge_attr": Box(-BOUND, BOUND, (MAX_EDGES, len(EDGE_FEATURES)), np.float32),
-                "edge_mask": Box(0, 1, (MAX_EDGES,), np.int8),
-                "action_mask": Box(0, 1, (n,), np.int8),
-                "action_node": Box(0, top, (n,), np.int32),
-                "overflow": Box(0, 2**31 - 1, (4,), np.int32),
-            }
-        )
+    def __init__(self, limits: SlotLimits) -> None:
+        self._starts = _starts(limits)
+        self._room = (1, limits.max_loops, limits.max_blocks, MAX_BUFFERS)
+        self.slots = sum(self._room)
+        top = self.slots - 1
+        self.spaces: dict[str, Space[Any]] = {
+            "nodes": Box(-BOUND, BOUND, (self.slots, len(NODE_FEATURES)), np.float32),
+            "node_mask": Box(0, 1, (self.slots,), np.int8),
+            "edge_index": Box(0, top, (2, MAX_EDGES), np.int32),
+            "edge_type": Box(0, len(EdgeType) - 1, (MAX_EDGES,), np.int32),
+            "edge_attr": Box(-BOUND, BOUND, (MAX_EDGES, len(EDGE_FEATURES)), np.float32),
+            "edge_mask": Box(0, 1, (MAX_EDGES,), np.int8),
+            "overflow": Box(0, 2**31 - 1, (4,), np.int32),
+        }
 
-    def info(self, graph: IRGraph) -> dict[str, NDArray[Any]]:
-        """Nothing."""
-        return {}
+    def slot(self, kind: NodeType, index: int) -> int:
+        """Slot of node `index` of its kind, -1 if there is no room for it."""
+        return self._starts[kind] + index if 0 <= index < self._room[kind] else -1
 
     def overflow(self, graph: IRGraph) -> int:
         """Loops, blocks, buffers and edges without a slot."""
@@ -77,12 +76,10 @@ class PaddedObservation:
         nodes = sum(max(0, n - room) for n, room in zip(graph.counts, self._room, strict=True))
         return nodes + int(np.count_nonzero(~self._kept_edges(graph)))
 
-    def observe(
-        self, program: Program, graph: IRGraph, mask: NDArray[np.int8]
-    ) -> dict[str, NDArray[np.generic]]:
-        """The padded arrays, all new."""
-        nodes = np.zeros((self._slots, len(NODE_FEATURES)), np.float32)
-        node_mask = np.zeros(self._slots, np.int8)
+    def arrays(self, graph: IRGraph) -> dict[str, NDArray[np.generic]]:
+        """The arrays, all new."""
+        nodes = np.zeros((self.slots, len(NODE_FEATURES)), np.float32)
+        node_mask = np.zeros(self.slots, np.int8)
         slot_of = np.empty(sum(graph.counts), np.int32)
         start = 0
         for count, room, first in zip(graph.counts, self._room, self._starts, strict=True):
@@ -114,8 +111,6 @@ class PaddedObservation:
             "edge_type": edge_type,
             "edge_attr": edge_attr,
             "edge_mask": edge_mask,
-            "action_mask": mask.copy(),
-            "action_node": self._action_node.copy(),
             "overflow": overflow,
         }
 
@@ -131,3 +126,40 @@ class PaddedObservation:
         )
         keep: NDArray[np.bool_] = place[graph.links[0]] & place[graph.links[1]]
         return keep & (np.cumsum(keep) <= MAX_EDGES)
+
+
+class PaddedObservation:
+    """`PaddedGraph` with `action_mask` (n,), 1 for legal actions, STOP last, and `action_node` (n,).
+
+    The limits are those of the vocabulary, so loop i always stands in slot 1 + i, and
+    `action_node`, the slot that each action targets, is the same in every state.
+    """
+
+    def __init__(self, actions: TransformSpace) -> None:
+        self._graph = PaddedGraph(actions.vocabulary.limits)
+        self._action_node = action_slots(actions.vocabulary)
+        n = int(actions.n)
+        self.space = Dict(
+            {
+                **self._graph.spaces,
+                "action_mask": Box(0, 1, (n,), np.int8),
+                "action_node": Box(0, self._graph.slots - 1, (n,), np.int32),
+            }
+        )
+
+    def info(self, graph: IRGraph) -> dict[str, NDArray[Any]]:
+        """Nothing."""
+        return {}
+
+    def overflow(self, graph: IRGraph) -> int:
+        """Loops, blocks, buffers and edges without a slot."""
+        return self._graph.overflow(graph)
+
+    def observe(
+        self, program: Program, graph: IRGraph, mask: NDArray[np.int8]
+    ) -> dict[str, NDArray[np.generic]]:
+        """The padded arrays, all new."""
+        arrays = self._graph.arrays(graph)
+        arrays["action_mask"] = mask.copy()
+        arrays["action_node"] = self._action_node.copy()
+        return arrays

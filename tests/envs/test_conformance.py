@@ -27,15 +27,20 @@ EVERY_ID = pytest.mark.parametrize("name", IDS)
 EVERY_FORM = pytest.mark.parametrize("form", sorted(OBSERVATIONS))
 
 
+def is_measured(name: str) -> bool:
+    return bool(ENVIRONMENTS[name]["kwargs"]["reward"] != "static")
+
+
 def arguments(name: str, form: str = "dict") -> dict[str, Any]:
     """Keywords that make `name` quick: a small table, and no compiler runs for measured ids."""
     made: dict[str, Any] = {
         "kernel": SMALL["matmul"],
         "observation": form,
-        "vocabulary": default_vocabulary(limits=LIMITS),
         "arch": "skylake-avx512",
     }
-    if ENVIRONMENTS[name]["kwargs"]["reward"] == "measured":
+    if "Schedule" in name:
+        made["vocabulary"] = default_vocabulary(limits=LIMITS)
+    if is_measured(name):
         made["evaluator"] = FakeEvaluator()
     return made
 
@@ -65,7 +70,7 @@ def test_ids_are_data(name: str) -> None:
     spec = gymnasium.spec(name)
     assert isinstance(spec.entry_point, str)
     assert json.loads(spec.to_json())["id"] == name
-    assert spec.nondeterministic == (ENVIRONMENTS[name]["kwargs"]["reward"] == "measured")
+    assert spec.nondeterministic == is_measured(name)
     env = gymnasium.make(f"tirgym:{name}", kernel=SMALL["add"], arch="skylake-avx512")
     again = json.loads(env.spec.to_json())  # type: ignore[union-attr]
     assert again["kwargs"]["kernel"] == SMALL["add"]
@@ -84,7 +89,9 @@ def test_info_has_the_same_keys_types_and_shapes_always(name: str, form: str) ->
         illegal = np.flatnonzero(infos[-1]["action_mask"] == 0)
         action = rng.choice(illegal if number == 2 else legal)
         infos.append(env.step(action)[4])
-    infos.append(env.step(env.action_space.n - 1)[4])  # type: ignore[attr-defined]
+    last = env.action_space.n - 1  # type: ignore[attr-defined]
+    stop = infos[-1]["action_mask"][last]
+    infos.append(env.step(last)[4])
     for info in infos:
         assert list(info) == list(first)
         for key, value in info.items():
@@ -95,7 +102,7 @@ def test_info_has_the_same_keys_types_and_shapes_always(name: str, form: str) ->
                 assert isinstance(value, int | float | str)
     assert first["action_mask"].dtype == np.int8
     assert ("action_node" in first) == (form == "graph")
-    assert [info["legal"] for info in infos] == [1, 1, 1, 0, 1, 1, 1]
+    assert [info["legal"] for info in infos] == [1, 1, 1, 0, 1, 1, stop]
 
 
 @EVERY_ID
@@ -113,9 +120,16 @@ def test_sync_vector_environments(name: str, form: str) -> None:
     envs.close()
 
 
-@pytest.mark.parametrize("form", ["dict", "graph", "text"])
-def test_async_vector_environments(form: str) -> None:
-    name = "tirgym/ScheduleStatic-v0"
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("tirgym/ScheduleStatic-v0", "dict"),
+        ("tirgym/ScheduleStatic-v0", "graph"),
+        ("tirgym/ScheduleStatic-v0", "text"),
+        ("tirgym/DecisionStatic-v0", "dict"),
+    ],
+)
+def test_async_vector_environments(name: str, form: str) -> None:
     envs = gymnasium.vector.AsyncVectorEnv(
         [lambda: make(name, form), lambda: make(name, form)],
         shared_memory=form == "dict",
@@ -148,9 +162,11 @@ def feed(x):
         for part in x: feed(part)
     else:
         digest.update(repr(x).encode())
-for form in ("dict", "graph", "features", "text"):
-    env = gymnasium.make("tirgym/ScheduleStatic-v0", kernel=["matmul", "softmax"], shape="tiny",
-                         observation=form, arch="skylake-avx512", factors=[2, 4])
+forms = ("dict", "graph", "features", "text")
+more = {"ScheduleStatic": {"factors": [2, 4]}, "DecisionStatic": {"candidate_costs": True}}
+for name, form in [(name, form) for name in more for form in forms]:
+    env = gymnasium.make(f"tirgym/{name}-v0", kernel=["matmul", "softmax"], shape="tiny",
+                         observation=form, arch="skylake-avx512", **more[name])
     rng = np.random.default_rng(5)
     for episode in range(2):
         observation, info = env.reset(seed=11 if episode == 0 else None)
@@ -222,5 +238,6 @@ def test_a_masked_policy_trains_on_the_default_observation() -> None:
 
 def test_observations_and_infos_pickle() -> None:
     for form in sorted(OBSERVATIONS):
-        env = make("tirgym/ScheduleStatic-v0", form)
-        assert pickle.loads(pickle.dumps(env.reset(seed=0)))
+        for name in ("tirgym/ScheduleStatic-v0", "tirgym/DecisionStatic-v0"):
+            env = make(name, form)
+            assert pickle.loads(pickle.dumps(env.reset(seed=0)))

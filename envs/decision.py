@@ -1,0 +1,167 @@
+"""`DecisionEnv`: answer the compiler's own open questions, one at a time, for verified speedup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tirgym.envs.compiler_env import Act, CompilerEnv
+from tirgym.envs.episode import View, make_info
+from tirgym.envs.strategies import KernelLike, default_cost
+from tirgym.errors import InvalidValueError
+from tirgym.harness.cost import CostModel
+from tirgym.harness.decisions import DecisionAgent, DecisionPoint, Walk, design_space
+from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.program import Program
+from tirgym.kernels_suite.kernel import Shape
+from tirgym.rewards.reward import Reward
+from tirgym.spaces.decision_space import OptionSpace, make_decision_observation
+from tirgym.spaces.graph import encoder_for
+
+__all__ = ["DecisionEnv", "DecisionView"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionView(View):
+    """A program with its open question."""
+
+    walk: Walk
+    costs: tuple[float, ...] | None
+    """static cost in µs of the program right after each option, None unless asked for"""
+
+
+class DecisionEnv(CompilerEnv):
+    """A kernel as TensorIR; actions answer the decision points of the compiler's design space.
+
+    ## Actions
+    `OptionSpace`, a `Discrete(MAX_OPTIONS)`: action i takes option i of the open question
+    (`question`, or `point()` for the whole record). Masks are exact: `action_masks()` (bool) and
+    `info["action_mask"]` (int8). A masked action changes nothing and costs `illegal_penalty`; an
+    action outside the space raises InvalidAction. Every sequence of answers is a legal program.
+
+    ## Observations
+    "dict" (default, `PaddedDecision`), "graph" (`GraphDecision`), "features" (flat vector) or
+    "text". A pure function of kernel, target and answers: no measurement enters it. With
+    `candidate_costs` the static cost of the program right after each option is shown, which takes
+    as long as trying each.
+
+    ## Rewards
+    "final": the log of the gated, measured speedup at the end; "measured": log(t_prev / t_new)
+    after each answer; "static": predicted by the static cost model; "replay": stored measurements.
+    Or any object with the protocol `Reward`. As in `ScheduleEnv`.
+
+    ## Episodes
+    `terminated` with the last answer or on a fatal verdict, which makes the return exactly
+    -penalty; `truncated` after `max_steps` steps or `time_limit_s` seconds. A kernel without an
+    open choice still gets one step, which evaluates it as it is. The final program of a measured
+    episode is evaluated in full; `trace()` then carries its verified speedup and consists of
+    ordinary transforms.
+
+    ## Arguments
+    `kernel`, `shape`, `evaluator`, `store` and `reset(options=…)` are those of `ScheduleEnv`.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelLike | Sequence[KernelLike] = "matmul",
+        shape: Shape | str | None = None,
+        backend: str = "llvm",
+        arch: str | None = None,
+        num_threads: int = 1,
+        observation: str = "dict",
+        reward: str | Reward = "final",
+        max_steps: int = 128,
+        time_limit_s: float | None = None,
+        candidate_costs: bool = False,
+        evaluator: Evaluator | None = None,
+        store: Any = None,
+        cost: CostModel | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(
+            kernel,
+            shape,
+            backend,
+            arch,
+            num_threads,
+            reward,
+            max_steps,
+            time_limit_s,
+            evaluator,
+            store,
+            cost,
+            render_mode,
+        )
+        self.candidate_costs = candidate_costs
+        self._cost = default_cost() if cost is None else cost
+        self.action_space: OptionSpace = OptionSpace()
+        self.observation_form = make_decision_observation(observation, self.action_space)
+        self.observation_space = self.observation_form.space
+
+    # -- decisions --------------------------------------------------------------------------
+
+    @property
+    def walk(self) -> Walk:
+        """The program with its open question; raises ResetNeeded before the first reset."""
+        return self._view().walk
+
+    def point(self) -> DecisionPoint:
+        """The open question as a record; raises InvalidValueError if everything is decided."""
+        return self.walk.point(self._cost if self.candidate_costs else None)
+
+    def decide(self, agent: DecisionAgent) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """`step` with the answer of `agent`; wrap agents that may fail in a `Guard`."""
+        return self.step(agent.decide(self.point()).option if not self.walk.done else 0)
+
+    # -- what CompilerEnv asks --------------------------------------------------------------
+
+    def _view(self) -> DecisionView:
+        view = self._running(over=True).view
+        assert isinstance(view, DecisionView)  # the only views that this class makes
+        return view
+
+    def _begin(self, program: Program, uri: str) -> View:
+        """The first question about an unscheduled program."""
+        return self._look(design_space(program), uri)
+
+    def _act(self, view: View, index: int) -> Act:
+        """Take option `index` of the open question."""
+        assert isinstance(view, DecisionView)
+        walk, program = view.walk, view.program
+        question = walk.question
+        if question is None:
+            if index == 0:
+                return Act("nothing to decide", program, lambda: view, last=True)
+            return Act(f"option {index}", program, lambda: view, refusal="everything is decided")
+        if index >= len(question.options):
+            accepted = f"0 to {len(question.options) - 1}"
+            refusal = str(InvalidValueError(f"option of {question.key}", index, accepted))
+            return Act(f"{question.key}: option {index}", program, lambda: view, refusal=refusal)
+        after = walk.answer(index)
+        text = f"{question.key} = {question.options[index].value}"
+        return Act(text, after.program, lambda: self._look(after, view.workload), last=after.done)
+
+    def _look(self, walk: Walk, uri: str) -> DecisionView:
+        """`walk` with its graph, mask and costs, made once for each step."""
+        program = walk.program
+        mask = self.action_space.mask(walk.question)
+        mask.flags.writeable = False
+        costs = walk.costs(self._cost) if self.candidate_costs and not walk.done else None
+        graph = encoder_for(program.dialect).encode(program)
+        return DecisionView(program, graph, mask, uri, walk, costs)
+
+    def _observe(self) -> Any:
+        view = self._view()
+        return self.observation_form.observe(
+            view.program, view.graph, view.walk.question, view.costs
+        )
+
+    def _info(self) -> dict[str, Any]:
+        episode, view, form = self._running(over=True), self._view(), self.observation_form
+        question = view.walk.question
+        return {
+            **make_info(episode, form.overflow(view.graph)),
+            "question": question.text if question is not None else "",
+            **form.info(view.graph, question),
+        }
