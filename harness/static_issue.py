@@ -95,6 +95,9 @@ class BlockIssue(NamedTuple):
     """the accumulator stays in registers over the loops around the run"""
 
 
+_NO_WRAPS: frozenset[int] = frozenset()
+
+
 class _Work(NamedTuple):
     """A block as the plans see it."""
 
@@ -118,6 +121,9 @@ def issue_cycles(
 ) -> BlockIssue:
     """Cycles of all executions of one block; `loops` innermost first, `accesses` reads then writes."""
     item = accesses[-1].item if accesses else 4
+    if not ops.accumulates and accesses and not accesses[-1].wraps:
+        # the loop writes row by row: quotient and remainder of its reads cost next to nothing
+        accesses = tuple(a._replace(wraps=_NO_WRAPS) if a.wraps else a for a in accesses)
     work = _Work(loops, accesses, ops, has_init, predicated, item, core)
     if loops and loops[0].kind == VECTORIZED:
         return _plan(work, loops[0].variable, max(1, loops[0].extent), True)
@@ -288,6 +294,8 @@ def _reuse(
                 break
             hoist *= shape.extent
         stride = strides.get(variable, 0.0) if lanes > 1 else 0.0
+        if abs(stride) < 1.0 and variable not in access.wraps:
+            stride = 0.0
         wide = vectors if stride else 1.0
         need = unique * wide
         if access.buffer == target and ops.accumulates:
