@@ -34,10 +34,10 @@ from tirgym.harness.tensorir.program import TensorIRProgram
 __all__ = ["BlockCost", "CostParts", "MachineModel", "StaticCostModel", "machine_model"]
 
 
-_FROM_L2 = Prices(1.5, 2.0, 2.5, 4.0)
-_FROM_L3 = Prices(8.0, 10.0, 6.0, 8.0)
+_FROM_L2 = Prices(2.0, 3.0, 3.5, 3.0)
+_FROM_L3 = Prices(9.0, 12.0, 6.0, 6.0)
 _FROM_DRAM = Prices(30.0, 50.0, 20.0, 20.0)
-_LOOK_UP = Prices(1.0, 3.5, 0.0, 0.0)
+_LOOK_UP = Prices(1.2, 4.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class MachineModel:
     core: CoreModel = field(default_factory=CoreModel)
     ghz: float = 3.8
     l1_lines: float = 48 * 1024 / LINE
-    l2_lines: float = 2 * 1024**2 / LINE
+    l2_lines: float = 1.5 * 1024**2 / LINE
     l3_lines: float = 32 * 1024**2 / LINE
     """what one of several users of a shared cache can count on"""
     tlb_pages: float = 64.0

@@ -38,11 +38,11 @@ class CoreModel:
     stores_per_cycle: float = 1.0
     issue_per_cycle: float = 5.0
     """sustained micro-operations"""
-    window: float = 250.0
+    window: float = 220.0
     """micro-operations in flight"""
     fma_latency: float = 4.0
-    sum_latency: float = 3.2
-    """of a scalar sum, whose multiplications are taken out of the chain"""
+    sum_latency: float = 4.0
+    """of a scalar sum; LLVM takes its multiplications out of the chain"""
     memory_latency: float = 4.0
     """store-to-load forwarding"""
     divide_cycles: float = 6.0
@@ -56,14 +56,14 @@ class CoreModel:
     scatter_cycles: float = 1.6
     loop_cycles: float = 2.0
     """micro-operations of one iteration for counters and branch"""
-    entry_cycles: float = 4.0
+    entry_cycles: float = 3.0
     """set-up and the sometimes mispredicted exit of one loop"""
-    predicate_cycles: float = 1.0
-    index_cycles: float = 5.0
+    predicate_cycles: float = 0.7
+    index_cycles: float = 6.0
     """of a quotient and a remainder by a constant"""
     unroll_limit: float = 270.0
     """instructions of a loop that LLVM unrolls in full"""
-    padded_vector: float = 1.4
+    padded_vector: float = 1.8
     """cost of a vector whose lanes are no power of two but fit a register"""
     scattered_lane: float = 1.5
     """instructions for each lane where they do not"""
