@@ -150,7 +150,7 @@ _LOCAL: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def begin(name: str, num_threads: int = 1, arch: str = ARCH, **shape: int) -> TensorIRProgram:
+def begin(name: str, num_threads: int = 1, arch: str = ARCH, /, **shape: int) -> TensorIRProgram:
     """The unscheduled program of a kernel of this module, or of the suite at `shape`.
 
     Dimensions of suite kernels that are not given are those of the tiny shape.

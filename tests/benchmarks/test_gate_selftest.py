@@ -20,7 +20,7 @@ from tirgym.harness.backend import backend
 from tirgym.harness.buffers import GuardedBuffer
 from tirgym.harness.evaluation import Level
 from tirgym.harness.gate import InputSet
-from tirgym.harness.judge import Expected
+from tirgym.harness.judge import Expected, Verdict, judge
 from tirgym.harness.local_evaluator import GateCheck
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.timing import PLANS, WallTimer
@@ -122,7 +122,7 @@ def test_without_a_look_at_the_inputs_a_changed_one_survives(
 def test_with_a_sample_of_the_elements_one_wrong_one_survives(
     gate: LocalGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = gate_module.judge
+    every = judge
 
     def first_row(got: Array, expected: Expected) -> Any:
         return every(
@@ -152,7 +152,7 @@ def test_a_gate_that_fails_the_kernel_itself_is_not_ok(
 
 
 def _failures(given: InputSet) -> list[Any]:
-    return [gate_module.Verdict("always wrong") for _ in given.expected]
+    return [Verdict("always wrong") for _ in given.expected]
 
 
 def test_progress_counts_up_to_the_total(gate: LocalGate) -> None:

@@ -166,7 +166,7 @@ def test_a_failed_measurement_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIRGYM_HOME", str(tmp_path))
-    monkeypatch.setattr(calibration.sys, "executable", "/bin/false")
+    monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(EvaluationError, match="could not be measured"):
         peaks(TARGET)
 

@@ -21,7 +21,7 @@ from tirgym.harness.transforms import default_vocabulary, parse_transform
 from tirgym.harness.transforms.base import SlotLimits
 from tirgym.kernels_suite.registry import kernel_names
 
-KERNELS = (
+KERNELS: tuple[tuple[str, dict[str, int]], ...] = (
     ("matmul_bias_gelu", {"m": 16, "n": 24, "k": 32}),
     ("softmax", {"m": 8, "n": 32}),
     ("layernorm", {"m": 8, "n": 32}),
