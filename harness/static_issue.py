@@ -300,7 +300,8 @@ def _reuse(
         need = unique * wide
         if access.buffer == target and ops.accumulates:
             if access.write:
-                reducing = any(s.extent > 1 and not strides.get(s.variable) for s in outside)
+                # where the next loop does not reduce, the test moves out of it (loop unswitching)
+                reducing = bool(outside) and not strides.get(outside[0].variable)
                 conditional = work.has_init and reducing and unique > 1.0
                 promoted = hoist > 1.0 and not conditional and need <= core.registers
                 held += need if promoted else 0.0
