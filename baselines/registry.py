@@ -16,6 +16,7 @@ AGENTS: Mapping[str, str] = {
     "random": "tirgym.baselines.random_walk:RandomAgent",
     "greedy": "tirgym.baselines.greedy:GreedyAgent",
     "beam": "tirgym.baselines.beam:BeamAgent",
+    "evolutionary": "tirgym.baselines.evolutionary:EvolutionaryAgent",
 }
 """Name → "module:Class"; imported only when asked for."""
 

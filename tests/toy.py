@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from tirgym.errors import IllegalTransformError, UnknownNameError
 from tirgym.harness.backend import Build
+from tirgym.harness.decisions.point import DecisionKind, Option
+from tirgym.harness.decisions.walk import Next, Question
 from tirgym.harness.evaluation import Evaluation, GateReport, Level, Measurement, TimingStats
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
@@ -31,6 +33,7 @@ __all__ = [
     "ToyEncoder",
     "ToyEvaluator",
     "ToyProgram",
+    "ToySpace",
     "Turn",
     "toy_start",
     "toy_vocabulary",
@@ -161,6 +164,39 @@ class ToyEncoder:
 
     def tree(self, program: Program) -> list[str]:
         return [program.text()]
+
+
+@dataclass(frozen=True)
+class TurnTo:
+    """Where one dial stands; a decision of the toy's design space."""
+
+    dial: int
+
+    def ask(self, program: Program) -> Question:
+        return Question(
+            f"dial{self.dial}.tile",
+            DecisionKind.TILE,
+            f"where dial {self.dial} stands",
+            tuple(Option(str(value), value) for value in range(TOP + 1)),
+            0,
+            NodeRef("loop", self.dial),
+        )
+
+    def take(self, program: Program, value: int | None) -> Next:
+        for by in (4, 4, 2, 1):
+            if value is not None and value >= by:
+                program, value = program.apply(Turn(self.dial, by)), value - by
+        return Next(program)
+
+
+class ToySpace:
+    """Three dials, asked one by one; tests put it in the table of design spaces."""
+
+    def tasks(self, program: Program) -> tuple[TurnTo, ...]:
+        return tuple(TurnTo(dial) for dial in range(3))
+
+    def snippet(self, program: Program, node: NodeRef) -> str:
+        return program.text()
 
 
 def true_us(dials: tuple[int, ...]) -> float:

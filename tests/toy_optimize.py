@@ -9,6 +9,7 @@ from toy import ToyCost, ToyEvaluator, toy_vocabulary, toy_workload
 
 from tirgym.baselines.optimize import optimize
 from tirgym.harness.backend import BACKENDS
+from tirgym.harness.decisions import SPACES
 from tirgym.harness.target import Target
 from tirgym.spaces.graph import ENCODERS
 
@@ -17,6 +18,7 @@ def main(folder: Path, agents: list[str]) -> None:
     """One run of each agent; writes FOLDER/AGENT.json."""
     BACKENDS["toy"] = "toy:ToyBackend"
     ENCODERS["toy"] = "toy:ToyEncoder"
+    SPACES["toy"] = "toy:ToySpace"
     for agent in agents:
         optimize(
             toy_workload(),

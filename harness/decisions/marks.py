@@ -9,17 +9,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tvm.tirx import Add, BufferStore, Mul
+
 from tirgym.harness.decisions.nests import (
     attempt,
+    calls,
     closest_lanes,
     divisors,
     find,
     own_loops,
+    reduces,
     tensorir,
 )
 from tirgym.harness.decisions.point import DecisionKind, Option
 from tirgym.harness.decisions.walk import MAX_OPTIONS, Next, Question, Task
 from tirgym.harness.program import Program
+from tirgym.harness.tensorir.block_view import expression_size
 from tirgym.harness.tensorir.nest import VECTORIZED, Block
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.transforms.base import NodeRef, Transform
@@ -35,6 +40,11 @@ __all__ = ["Initialise", "Marks", "Parallelise", "Unrolling", "Vectorise"]
 MAX_LANES = 64
 UNROLL_STEPS = (0, 16, 64, 512)
 """MetaSchedule's limits for CPUs."""
+MAX_UNROLLED = 24_000
+"""Expression nodes of the unrolled program at most; a call in a vector counts once for each lane.
+Beyond it compilers take many seconds."""
+MAX_CHAIN = 16
+"""Unrolled comparisons in a row at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +194,14 @@ class Unrolling:
 
     def ask(self, program: Program) -> Question | None:
         """The limit."""
-        options = tuple(Option(f"up to {n}" if n else "none", n) for n in UNROLL_STEPS)
+        state = tensorir(program)
+        steps = [n for n in UNROLL_STEPS if _unrolled_size(state, n) <= MAX_UNROLLED or n == 0]
         return Question(
             "program.unroll",
             DecisionKind.UNROLL,
             "iterations that the code generator may unroll in each nest",
-            options,
-            2,
+            tuple(Option(f"up to {n}" if n else "none", n) for n in steps),
+            min(2, len(steps) - 1),
             NodeRef("program", 0),
         )
 
@@ -205,6 +216,39 @@ class Unrolling:
             if root is not None:
                 state = state.apply(Parallel(root))
         return Next(state)
+
+
+def _unrolled_size(program: TensorIRProgram, limit: int) -> int:
+    """About how many expression nodes the program has once inner loops are unrolled up to `limit`."""
+    size = 0
+    for block in program.nest.blocks:
+        copies = lanes = 1
+        for i in reversed(block.chain):
+            loop = program.nest.loops[i]
+            if loop.kind == VECTORIZED:
+                lanes = loop.extent
+            elif copies * loop.extent > limit:
+                break
+            else:
+                copies *= loop.extent
+        weight = lanes if calls(block.facts.node.body) else 1
+        size += copies * weight * expression_size(block.facts.node)
+        if lanes == 1 and MAX_CHAIN < _chain(program, block) <= copies:
+            return MAX_UNROLLED + 1
+    return size
+
+
+def _chain(program: TensorIRProgram, block: Block) -> int:
+    """Iterations of the innermost loop if the block reduces over it by anything but a sum.
+
+    Chains of comparisons through memory, once unrolled, have kept LLVM busy for minutes.
+    """
+    if not block.chain or not block.facts.has_init:
+        return 0
+    inner = block.chain[-1]
+    body = block.facts.node.body
+    plain = type(body) is BufferStore and type(body.value) in (Add, Mul)
+    return program.nest.loops[inner].extent if reduces(program, block, inner) and not plain else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import cast
 
+from tvm.ir.expr import Call
+
 from tirgym.errors import IllegalTransformError
 from tirgym.harness.decisions.point import Option
 from tirgym.harness.program import Program
@@ -15,6 +17,7 @@ from tirgym.harness.transforms.base import NodeRef, Transform
 
 __all__ = [
     "attempt",
+    "calls",
     "closest",
     "closest_lanes",
     "divisors",
@@ -79,6 +82,17 @@ def has_reuse(block: Block) -> bool:
         if read.buffer.handle not in written and not spatial <= used:
             return True
     return False
+
+
+def calls(node: object) -> bool:
+    """Whether an expression calls anything: a function that costs, or a guard."""
+    if type(node) is Call:
+        return True
+    for part in ("a", "b", "value", "condition", "true_value", "false_value", "body"):
+        child = getattr(node, part, None)
+        if child is not None and not isinstance(child, int | float | str) and calls(child):
+            return True
+    return any(calls(child) for child in getattr(node, "seq", None) or ())
 
 
 def divisors(number: int, cap: int) -> list[int]:

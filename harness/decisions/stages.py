@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm.ir.expr import Call
-
 from tirgym.harness.decisions.nests import (
     attempt,
+    calls,
     closest,
     divisors,
     find,
@@ -37,17 +36,6 @@ def _consumers(program: TensorIRProgram, block: Block) -> list[Block]:
     return [program.nest.blocks[i] for i in program.facts.consumers[block.index]]
 
 
-def _calls(node: object) -> bool:
-    """Whether an expression calls anything: a function that costs, or a guard."""
-    if type(node) is Call:
-        return True
-    for part in ("a", "b", "value", "condition", "true_value", "false_value", "body"):
-        child = getattr(node, part, None)
-        if child is not None and not isinstance(child, int | float | str) and _calls(child):
-            return True
-    return any(_calls(child) for child in getattr(node, "seq", None) or ())
-
-
 @dataclass(frozen=True, slots=True)
 class Inline:
     """Compute a block anew where it is read. Not asked where it costs nothing.
@@ -73,7 +61,7 @@ class Inline:
             DecisionKind.INLINE,
             f"{self.block}: keep it in a buffer, or compute it anew where it is read?",
             (inline,) if free else (Option("keep", 0), inline),
-            0 if free or _calls(block.facts.node.body) else 1,
+            0 if free or calls(block.facts.node.body) else 1,
             NodeRef("block", block.index),
             self.block,
         )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tirgym.harness.backend import BACKENDS
+from tirgym.harness.decisions import SPACES
 from tirgym.spaces.graph import ENCODERS
 
 
 @pytest.fixture(autouse=True)
 def toy_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts the toy in the backend and encoder tables."""
+    """Puts the toy in the tables of backends, encoders and design spaces."""
     monkeypatch.setitem(BACKENDS, "toy", "toy:ToyBackend")
     monkeypatch.setitem(ENCODERS, "toy", "toy:ToyEncoder")
+    monkeypatch.setitem(SPACES, "toy", "toy:ToySpace")
