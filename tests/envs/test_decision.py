@@ -34,7 +34,8 @@ def static(**keywords: Any) -> DecisionEnv:
 
 def finished(env: DecisionEnv, agent: Any) -> tuple[float, dict[str, Any]]:
     """Return and last info of an episode that `agent` decides."""
-    total, over, info = 0.0, False, {}
+    info: dict[str, Any] = {}
+    total, over = 0.0, False
     while not over:
         _, reward, terminated, truncated, info = env.decide(agent)
         total, over = total + reward, terminated or truncated
