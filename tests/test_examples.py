@@ -1,4 +1,4 @@
-"""The examples run; the other two are run by tests/cli/test_search_and_traces.py."""
+"""The examples run; the others are run by tests/cli/test_search_and_traces.py."""
 
 from __future__ import annotations
 
@@ -20,3 +20,13 @@ def test_random_agent_plays_three_episodes() -> None:
     ]
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.stdout == done.stdout
+
+
+def test_a_rule_of_ones_own_answers_the_compiler() -> None:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "decide.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "c.tile.j.5 = 12" in lines
+    assert lines[-1].startswith("predicted speedup ")
+    assert f"{len(lines) - 1} answers taken" in lines[-1]

@@ -36,7 +36,10 @@ __all__ = ["optimize_command"]
 def optimize_command(
     kernel: KernelArgument,
     agent: Annotated[
-        str, typer.Option("--agent", help="random, greedy, beam, or package.module:Class.")
+        str,
+        typer.Option(
+            "--agent", help="random, greedy, beam, evolutionary, or package.module:Class."
+        ),
     ] = "beam",
     trials: Annotated[int, typer.Option("--trials", help="Programs to build and measure.")] = 64,
     seconds: Annotated[
