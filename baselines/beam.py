@@ -40,7 +40,7 @@ class Args:
     """programs kept at each depth"""
     depth: int = 12
     """moves between a seed and the last programs of a beam"""
-    samples: int = 20
+    samples: int = 16
     """moves tried on each program"""
     batch: int = 8
     """programs measured after each beam"""
@@ -58,8 +58,10 @@ class Args:
     """standard deviations of doubt that speak for measuring a program"""
     elite: int = 6
     """fastest programs that seed the next round"""
-    polish: int = 5
+    polish: int = 4
     """depth of a round that starts from the fastest programs"""
+    patience: int = 3
+    """depths in a row without a better prediction before a beam ends"""
     fruitless: int = 6
     """rounds in a row without anything new to measure before the agent gives up"""
 
@@ -138,6 +140,7 @@ class _Run:
         """Explore from `seeds` by prediction alone; what was kept at any depth joins the pool."""
         frontier = seeds
         seen = {node.program.ir_key for node in seeds}
+        best, stale = math.inf, 0
         for _ in range(depth):
             children: list[_Node] = []
             for node in frontier:
@@ -147,6 +150,10 @@ class _Run:
             if not children:
                 return
             frontier = self._keep([*children, *frontier])
+            now = min(node.expected for node in frontier)
+            best, stale = min(best, now), 0 if now < best - HELPED else stale + 1
+            if stale > self.args.patience:
+                return
             for node in frontier:
                 if node.program.ir_key not in self.known:
                     self.pool[node.program.ir_key] = node
@@ -158,7 +165,7 @@ class _Run:
         if mutating:
             number //= 2
             for program in mutations(
-                parent.program, self.search.start, vocabulary, rng, self.args.samples - number
+                parent.program, self.search.start, vocabulary, rng, (number + 1) // 2
             ):
                 if program.ir_key not in seen:
                     seen.add(program.ir_key)

@@ -101,29 +101,29 @@ def mutations(
     A step gets other parameters on the same node, is left out, or is swapped with the next one;
     the steps behind it are replayed, and those that became illegal are left out.
     """
-    steps = program.steps
+    steps = program.steps[len(start.steps) :]
     if not steps:
         return
+    before = [start]
+    for step in steps[:-1]:
+        before.append(before[-1].apply(step))
     for _ in range(number):
         place = int(rng.integers(len(steps)))
+        rest = steps[place:]
         kind = rng.random()
         if kind < 0.6:
-            others = _other_parameters(steps[place], vocabulary)
+            others = _other_parameters(rest[0], vocabulary)
             if not others:
                 continue
-            changed = (*steps[:place], others[rng.integers(len(others))], *steps[place + 1 :])
-        elif kind < 0.8 or place + 1 == len(steps):
-            changed = (*steps[:place], *steps[place + 1 :])
+            rest = (others[rng.integers(len(others))], *rest[1:])
+        elif kind < 0.8 or len(rest) == 1:
+            rest = rest[1:]
         else:
-            changed = (*steps[:place], steps[place + 1], steps[place], *steps[place + 2 :])
-        yield _replay(start, changed)
-
-
-def _replay(start: Program, steps: tuple[Transform, ...]) -> Program:
-    program = start
-    for step in steps:
-        program = try_apply(program, step) or program
-    return program
+            rest = (rest[1], rest[0], *rest[2:])
+        made = before[place]
+        for step in rest:
+            made = try_apply(made, step) or made
+        yield made
 
 
 def _other_parameters(step: Transform, vocabulary: Vocabulary) -> list[Transform]:

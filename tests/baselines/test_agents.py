@@ -56,7 +56,7 @@ def test_the_smallest_budgets_work(name: str, trials: int) -> None:
 
 @EVERY_AGENT
 def test_it_ends_by_itself_when_nothing_is_left(name: str) -> None:
-    run = play(name, trials=5000)
+    run = play(name, trials=100)
     assert run.used < 9 * 9
     assert run.stopped in (Stopped.FINISHED, Stopped.DUPLICATES)
 
