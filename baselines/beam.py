@@ -54,6 +54,8 @@ class Args:
     """programs among them whose expected times differ by less than 2 %"""
     pool: int = 400
     """programs remembered for a later batch"""
+    evidence: int = 160
+    """fastest measured programs that the surrogate learns from; its work grows with the cube"""
     courage: float = 1.0
     """standard deviations of doubt that speak for measuring a program"""
     elite: int = 6
@@ -209,7 +211,8 @@ class _Run:
         if not asked:
             return [], nodes
         rows = np.array([self._features(node) for node in asked])
-        measured = list(self.known.values())
+        measured = sorted(self.known.values(), key=lambda item: (item[1], *_rank(item[0])))
+        measured = measured[: self.args.evidence]
         known = np.array([self._features(node) for node, _ in measured]).reshape(-1, rows.shape[1])
         residuals = np.array([time - node.predicted for node, time in measured])
         mean, covariance = posterior(rows, known, residuals)

@@ -17,7 +17,7 @@ from tirgym.harness.status import Status
 
 TESTS = Path(__file__).parents[1]
 ON_ANY_VOCABULARY = ("beam", "greedy", "random")
-SMALL = {"beam": {"width": 6, "samples": 6, "depth": 5, "fruitless": 2, "pool": 50}}
+SMALL = {"beam": {"width": 6, "samples": 6, "depth": 5, "fruitless": 2, "pool": 50, "evidence": 40}}
 EVERY_AGENT = pytest.mark.parametrize("name", ON_ANY_VOCABULARY)
 
 
