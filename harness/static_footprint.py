@@ -160,13 +160,12 @@ def _strides(
     return strides, frozenset(wraps)
 
 
-class Footprint(NamedTuple):
-    """What a block touches inside one of the loops around it, by buffer handle."""
-
-    lines: dict[int, float]
-    pages: dict[int, float]
-    scattered: dict[int, float]
-    """share of the lines that begin a contiguous run, which no prefetcher expects"""
+Box = tuple[float, float, float]
+"""Cache lines, pages, and the share of the lines that begin a contiguous run, which no prefetcher
+expects."""
+Footprint = dict[int, Box]
+"""What is touched inside one loop, by buffer handle."""
+_LINES, _PAGES = 0, 1
 
 
 def footprints(
@@ -200,34 +199,28 @@ def footprints(
     return tuple(out)
 
 
-def _by_buffer(
-    accesses: tuple[BoundAccess, ...], boxes: list[tuple[float, float, float]]
-) -> Footprint:
+def _by_buffer(accesses: tuple[BoundAccess, ...], boxes: list[Box]) -> Footprint:
     """The largest box of each buffer."""
-    found = Footprint({}, {}, {})
-    lines, pages, scattered = found
-    for access, (its_lines, its_pages, its_scattered) in zip(accesses, boxes, strict=True):
-        buffer = access.buffer
-        if its_lines > lines.get(buffer, 0.0):
-            lines[buffer] = its_lines
-            scattered[buffer] = its_scattered
-        pages[buffer] = max(its_pages, pages.get(buffer, 0.0))
+    found: Footprint = {}
+    for access, box in zip(accesses, boxes, strict=True):
+        before = found.get(access.buffer)
+        if before is None or box[0] > before[0]:
+            found[access.buffer] = box
     return found
 
 
 def _joined(one: Footprint, other: Footprint) -> Footprint:
     """What two blocks touch together; shared buffers count once."""
-    lines, pages, scattered = dict(one.lines), dict(one.pages), dict(one.scattered)
-    for buffer, count in other.lines.items():
-        if count > lines.get(buffer, 0.0):
-            lines[buffer] = count
-            scattered[buffer] = other.scattered[buffer]
-        pages[buffer] = max(other.pages[buffer], pages.get(buffer, 0.0))
-    return Footprint(lines, pages, scattered)
+    found = dict(one)
+    for buffer, box in other.items():
+        before = found.get(buffer)
+        if before is None or box[0] > before[0]:
+            found[buffer] = box
+    return found
 
 
-def _box(access: BoundAccess, counts: list[float]) -> tuple[float, float, float]:
-    """Lines, pages and scattered share of a box of `counts` elements a dimension."""
+def _box(access: BoundAccess, counts: list[float]) -> Box:
+    """What a box of `counts` elements a dimension touches."""
     if not counts:
         return 1.0, 1.0, 1.0
     strides = access.steps
@@ -258,7 +251,7 @@ class Prices(NamedTuple):
     scattered_write: float
 
 
-_NOTHING = Footprint({}, {}, {})
+_NOTHING: Footprint = {}
 
 
 class LoopTree:
@@ -295,18 +288,16 @@ class LoopTree:
 
     def line_traffic(self, capacity: float, prices: Prices) -> tuple[float, float]:
         """Lines that enter a cache of `capacity` lines in a call that finds it warm; their cycles."""
-        return self._traffic([each.lines for each in self.touched], capacity, prices)
+        return self._traffic(_LINES, capacity, prices)
 
     def page_traffic(self, capacity: float, prices: Prices) -> tuple[float, float]:
         """Pages whose address must be looked up when `capacity` are known, and the cycles of it."""
-        return self._traffic([each.pages for each in self.touched], capacity, prices)
+        return self._traffic(_PAGES, capacity, prices)
 
-    def _traffic(
-        self, touched: list[dict[int, float]], capacity: float, prices: Prices
-    ) -> tuple[float, float]:
-        root = len(self.extents) - 1
-        sums = [sum(each.values()) for each in touched]
-        share = min(1.0, (sums[root] / capacity - SOFT[0]) / (SOFT[1] - SOFT[0]))
+    def _traffic(self, kind: int, capacity: float, prices: Prices) -> tuple[float, float]:
+        touched, root = self.touched, len(self.extents) - 1
+        everything = sum([box[kind] for box in touched[root].values()])
+        share = min(1.0, (everything / capacity - SOFT[0]) / (SOFT[1] - SOFT[0]))
         if share <= 0.0:
             return 0.0, 0.0
         total = cycles = 0.0
@@ -315,24 +306,22 @@ class LoopTree:
             node, times = todo.pop()
             inner = times * self.extents[node]
             here = touched[node]
-            before: dict[int, float] = {}
+            before = _NOTHING
             for child in self.children[node]:
                 below = touched[child]
-                scattered = self.touched[child].scattered
-                if child <= root and sums[child] > capacity:
+                if child <= root and sum([box[kind] for box in below.values()]) > capacity:
                     todo.append((child, inner))
-                    before = {}
+                    before = _NOTHING
                     continue
                 # what one iteration leaves behind serves the next, so that all iterations together
                 # load the footprint of the node once
-                for buffer in below:
+                for buffer, box in below.items():
                     if buffer not in before:
-                        count = times * here[buffer]
-                        alone = scattered[buffer]
+                        count = times * here[buffer][kind]
                         total += count
                         if buffer in self.writes:
-                            cycles += count * (prices.write + alone * prices.scattered_write)
+                            cycles += count * (prices.write + box[2] * prices.scattered_write)
                         else:
-                            cycles += count * (prices.read + alone * prices.scattered_read)
+                            cycles += count * (prices.read + box[2] * prices.scattered_read)
                 before = below
         return total, cycles
