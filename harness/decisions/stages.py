@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tirgym.harness.decisions.nests import (
@@ -163,15 +164,15 @@ class Locate:
             return None
         options = [Option("a nest of its own", 0)]
         default = 0
-        before, innermost = state.facts.work, _innermost(state, self.block)
+        before, innermost = _work(state), _innermost(state, self.block)
         for rank, loop in enumerate(_shared(state, block), 1):
             moved = attempt(state, ComputeAt(block.index, loop))
             if moved is None:
                 continue
-            work = moved.facts.work / before
-            grown = "" if work <= 1 else f", {work:.2g} times the work"
-            options.append(Option(f"inside {loop_name(state.nest, loop)}{grown}", rank))
-            if moved.facts.work <= before and _innermost(moved, self.block) == innermost:
+            grown = _work(moved) / before
+            more = "" if grown <= 1 else f", {grown:.2g} times the work"
+            options.append(Option(f"inside {loop_name(state.nest, loop)}{more}", rank))
+            if grown <= 1 and _innermost(moved, self.block) == innermost:
                 default = len(options) - 1
         return Question(
             f"{self.block}.location",
@@ -191,6 +192,12 @@ class Locate:
             return Next(state)
         loop = _shared(state, block)[value - 1]
         return Next(state.apply(ComputeAt(block.index, loop)))
+
+
+def _work(program: TensorIRProgram) -> int:
+    """Block instances that run; `Facts.work` without the rest of the facts."""
+    loops = program.nest.loops
+    return sum(math.prod(loops[i].extent for i in block.chain) for block in program.nest.blocks)
 
 
 def _innermost(program: TensorIRProgram, name: str) -> int:
