@@ -138,6 +138,21 @@ def _broadcast(_: Any) -> Any:
     return te.create_prim_func([a, x, d])
 
 
+def _reversed(_: Any) -> Any:
+    a = te.placeholder((16,), "float32", "A")
+    b = te.compute((16,), lambda i: a[i] * tirx.const(2.0, "float32"), "B")
+    c = te.compute((16,), lambda i: b[i] + tirx.const(1.0, "float32"), "C")
+    d = te.compute((16,), lambda i: c[15 - i] * c[15 - i], "D")
+    return te.create_prim_func([a, d])
+
+
+def _total(_: Any) -> Any:
+    """A sum without dimensions."""
+    a = te.placeholder((16,), "float32", "A")
+    k = te.reduce_axis((0, 16), "k")
+    return te.create_prim_func([a, te.compute((), lambda: te.sum(a[k] * a[k], k), "T")])
+
+
 _LOCAL: dict[str, Callable[[Any], Any]] = {
     "chain": _chain,
     "byte_dots": _byte_dots,
@@ -147,6 +162,8 @@ _LOCAL: dict[str, Callable[[Any], Any]] = {
     "recomputed": _recomputed,
     "repeated": _repeated,
     "broadcast": _broadcast,
+    "reversed": _reversed,
+    "total": _total,
 }
 
 

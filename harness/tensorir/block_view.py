@@ -5,6 +5,7 @@ TVM shares `SBlockRealize` nodes between schedule copies as long as a block is n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from tvm.tirx import (
 )
 from tvm_ffi import structural_equal
 
-from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block, NodeCache
+from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block, NodeCache, linear
 
 __all__ = ["BlockView", "block_view", "expression_size"]
 
@@ -61,6 +62,8 @@ class BlockView(NamedTuple):
     """the body is no TensorIR that transforms could look into"""
     plain_write: tuple[int, ...] | None
     """position of the iterator that is dimension d of the one written region; None if not plain"""
+    mirrored: frozenset[int]
+    """buffers accessed at an index that falls while an iterator rises"""
     packed_write: bool
     """the one written region is plain but for iterators v split into v // f and v % f"""
 
@@ -90,6 +93,34 @@ def _same_index(one: Any, other: Any) -> bool:
     return hash(one) == hash(other) or bool(structural_equal(one, other))
 
 
+def _parts(body: Any) -> Iterator[Any]:
+    """All nodes in `body`, index expressions included."""
+    stack = [body]
+    while stack:
+        item = stack.pop()
+        yield item
+        if type(item) in _LEAVES:
+            continue
+        for part in ("a", "b", "value", "condition", "true_value", "false_value", "body"):
+            child = getattr(item, part, None)
+            if hasattr(child, "_type_info") or hasattr(child, "ty"):
+                stack.append(child)
+        for part in ("args", "indices", "seq"):
+            stack.extend(getattr(item, part, None) or ())
+
+
+def _mirrored(body: Any) -> frozenset[int]:
+    """Buffers that `body` accesses at an index with a negative coefficient."""
+    found = set()
+    for item in _parts(body):
+        kind = type(item)
+        if kind is TensorLoad or kind is BufferStore:
+            forms = map(linear, item.indices)
+            if any(c < 0 for form in forms for c in form.coefficients.values()):
+                found.add(hash(item.source if kind is TensorLoad else item.buffer))
+    return frozenset(found)
+
+
 def _accumulates(store: Any) -> bool:
     """`x = x op term` with an associative, commutative op and a term without x."""
     value, target = store.value, hash(store.buffer)
@@ -111,6 +142,7 @@ class _Body(NamedTuple):
     """its one store reads the stored buffer"""
     opaque: bool
     """holds more than stores and named values, that is, comes from an intrinsic"""
+    mirrored: frozenset[int]
 
 
 def _body(node: Any) -> _Body:
@@ -125,6 +157,7 @@ def _body(node: Any) -> _Body:
         one_store and _accumulates(body),
         one_store and _mentions(body.value, hash(body.buffer)),
         not all(type(part) in (BufferStore, Bind) for part in parts),
+        _mirrored(body),
     )
     return _BODIES.put(body, made)  # type: ignore[no-any-return]
 
@@ -231,6 +264,7 @@ def _make_view(block: Block) -> BlockView:
         ordered=_is_ordered(block, body, overlaps, known),
         accumulates=body.accumulates,
         intrinsic=body.opaque or len(facts.node.match_buffers) > 0,
+        mirrored=body.mirrored,
         plain_write=plain,
         packed_write=plain is None and _packed_write(block),
     )
@@ -250,17 +284,4 @@ def expression_size(node: Any) -> int:
     hit = _SIZES.entries.get(hash(body))
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
-    count = 0
-    stack = [body]
-    while stack:
-        item = stack.pop()
-        count += 1
-        if type(item) in _LEAVES:
-            continue
-        for part in ("a", "b", "value", "condition", "true_value", "false_value", "body"):
-            child = getattr(item, part, None)
-            if hasattr(child, "_type_info") or hasattr(child, "ty"):
-                stack.append(child)
-        for part in ("args", "indices", "seq"):
-            stack.extend(getattr(item, part, None) or ())
-    return _SIZES.put(body, count)  # type: ignore[no-any-return]
+    return _SIZES.put(body, sum(1 for _ in _parts(body)))  # type: ignore[no-any-return]

@@ -174,14 +174,14 @@ def rfactor_repeats(facts: Facts, t: Any, asked: int) -> int:
 
 
 def rfactor_sibling(facts: Facts, t: Any, asked: int) -> int:
-    """RFactor next to a block that sits directly in a loop above: the compiler breaks down."""
+    """RFactor next to a block that sits directly in a loop above, or in none: the compiler breaks
+    down."""
     refused = 0
     for loop in facts.loops:
         if len(loop.blocks) != 1:
             continue
         block = loop.blocks[0]
         chain = facts.chain[block]
-        top = facts.blocks[block].chain[0]
-        if any(c != block and not facts.chain[c] & ~chain for c in facts.loops[top].blocks):
+        if any(c != block and not other & ~chain for c, other in enumerate(facts.chain)):
             refused |= 1 << loop.index
     return refused

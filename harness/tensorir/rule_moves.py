@@ -19,6 +19,7 @@ __all__ = [
     "idle_blocks",
     "indirect_reads",
     "left_behind",
+    "mirrored",
     "overwritten",
     "partial_sums",
     "private_stage",
@@ -296,6 +297,26 @@ def cropped_producer(facts: Facts, t: Any, asked: int) -> int:
         for read in block.reads:
             if read.buffer.handle in facts.writers and math.prod(read.buffer.shape) != domain:
                 refused |= 1 << i
+    return refused
+
+
+def mirrored(facts: Facts, t: Any, asked: int) -> int:
+    """Inlining that puts a mirrored index into another one (M).
+
+    ReverseComputeInline always does, to what it writes; ComputeInline where the block divides it.
+    """
+    refused = 0
+    for i in bits(asked & facts.all_blocks):
+        view = facts.views[i]
+        if t.name == "ReverseComputeInline":
+            hit = any(r in facts.writers for r in view.mirrored)
+        else:
+            hit = not view.mirrored.isdisjoint(view.writes) or (
+                any(not facts.views[c].mirrored.isdisjoint(view.writes) for c in facts.consumers[i])
+                and any(not s.exact for r in facts.blocks[i].facts.reads for s, _ in r.region)
+            )
+        if hit:
+            refused |= 1 << i
     return refused
 
 

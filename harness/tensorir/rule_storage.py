@@ -21,6 +21,7 @@ __all__ = [
     "foreign_intrinsic",
     "intermediates_only",
     "meaningful",
+    "mirrored_access",
     "no_contraction",
     "no_layout",
     "no_padding",
@@ -141,6 +142,18 @@ def _layout_fits(shape: tuple[int, ...], axis: int, factor: int) -> bool:
     if factor == 1:
         return axis < len(shape) - 1 and shape[axis] * shape[-1] != 1
     return shape[axis] > factor and shape[axis] % factor == 0 and len(shape) < MAX_RANK
+
+
+def mirrored_access(facts: Facts, t: Any, asked: int) -> int:
+    """TransformLayout that would divide an index which falls while an iterator rises (M)."""
+    refused = 0
+    for i in bits(asked & facts.all_blocks) if t.factor > 1 else ():
+        buffer = _written(facts, i)
+        if buffer is not None and any(
+            buffer.handle in facts.views[a].mirrored for a in _accessors(facts, i)
+        ):
+            refused |= 1 << i
+    return refused
 
 
 def no_contraction(facts: Facts, t: Any, asked: int) -> int:

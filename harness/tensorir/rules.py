@@ -26,6 +26,8 @@ J  a block moved away from a producer that is recomputed for it: storage rewriti
 K  `ReverseComputeInline` of a block that crops what its producer padded: the padding is written into
    the smaller buffer, past the end of its rows and of the buffer (skinny matmul after `PadEinsum`).
 L  staging what a guarded block reads or writes: the copy runs without the guard, out of bounds (pad).
+M  an index that falls while an iterator rises, divided: n-1-i over tiles of 8 becomes 8-i, out of
+   bounds. Layout changes divide indices, and inlining puts one index into another (reversed chain).
 """
 
 from __future__ import annotations
@@ -218,7 +220,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "rfactor siblings",
-        "a block without a loop of its own shares a loop with the reduction",
+        "a block without a loop of its own stands next to the reduction or its loops",
         ("RFactor",),
         loops.rfactor_sibling,
     ),
@@ -298,6 +300,12 @@ RULES: tuple[Rule, ...] = (
         moves.cropped_producer,
     ),
     Rule(
+        "no divided mirrors",
+        "an index that falls while an iterator rises would become part of another index",
+        INLINES,
+        moves.mirrored,
+    ),
+    Rule(
         "unguarded stages",
         "a block that accesses the buffer has a guard, which the copy would lack",
         STAGES,
@@ -362,6 +370,13 @@ RULES: tuple[Rule, ...] = (
         "the axis does not exist, the factor does not divide it, or nothing would change",
         ("TransformLayout",),
         storage.no_layout,
+        by_row=True,
+    ),
+    Rule(
+        "no mirrored layout",
+        "the buffer is accessed at an index that falls while an iterator rises",
+        ("TransformLayout",),
+        storage.mirrored_access,
         by_row=True,
     ),
     Rule(

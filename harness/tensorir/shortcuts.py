@@ -215,7 +215,12 @@ def _uses_all(block: Block, buffer: int) -> bool:
 
 
 def _maps(block: Block, access: Access) -> bool:
-    """Whether the iterators of the block are, in some order, the indices of the whole buffer."""
+    """Whether the iterators of the block are, in some order, the indices of the whole buffer.
+
+    Not for scalars: the compiler does not always take them.
+    """
+    if not access.region:
+        return False
     extents = dict(zip(block.facts.iter_handles, block.facts.iter_extents, strict=True))
     for (start, extent), size in zip(access.region, access.buffer.shape, strict=True):
         terms = start.coefficients

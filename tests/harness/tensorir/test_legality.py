@@ -34,6 +34,8 @@ KERNELS: tuple[tuple[str, dict[str, int]], ...] = (
     ("cumsum", {}),
     ("int8_gemm", {"m": 16, "n": 16, "k": 32}),
     ("gemver", {}),
+    ("reversed", {}),
+    ("total", {}),
 )
 VOCABULARY = default_vocabulary(extra=("StorePrecision",))
 
@@ -90,6 +92,16 @@ def test_masks_around_an_intrinsic() -> None:
     _check(program)
     assert [view.intrinsic for view in program.facts.views] == [False, True]
     _check(program.apply(parse_transform("Split(loop=0, factor=2)")))
+
+
+def test_masks_around_scalars() -> None:
+    program = apply_all(
+        begin("total"),
+        "CacheWrite(block=0); DecomposeReduction(loop=0); CacheWrite(block=2)",
+    )
+    _check(program)
+    inline = parse_transform("ReverseComputeInline(block=3)")
+    assert not program.legal_mask(VOCABULARY)[VOCABULARY.index(inline)]
 
 
 def test_mask_is_read_only_and_kept() -> None:

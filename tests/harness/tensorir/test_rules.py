@@ -114,7 +114,8 @@ CASES: dict[str, list[Case]] = {
     ],
     "rfactor once": [Case("recomputed", "", "RFactor(loop=2)", hole=True)],
     "rfactor siblings": [
-        Case("matmul", "CacheWrite(block=0); ReverseComputeAt(block=1, loop=1)", "RFactor(loop=2)")
+        Case("matmul", "CacheWrite(block=0); ReverseComputeAt(block=1, loop=1)", "RFactor(loop=2)"),
+        Case("total", "CacheWrite(block=0)", "RFactor(loop=0)"),
     ],
     "no moves of vectorized code": [
         Case("chain", "Vectorize(loop=3)", "ComputeAt(block=0, loop=3)", hole=True),
@@ -166,6 +167,24 @@ CASES: dict[str, list[Case]] = {
             hole=True,
             shape=(("m", 3), ("n", 20), ("k", 14)),
         )
+    ],
+    "no divided mirrors": [
+        Case("reversed", "ComputeInline(block=0)", "ReverseComputeInline(block=1)", hole=True),
+        Case(
+            "reversed",
+            "TransformLayout(block=0, axis=0, factor=8)",
+            "ComputeInline(block=1)",
+            hole=True,
+        ),
+    ],
+    "no mirrored layout": [
+        Case("reversed", "", "TransformLayout(block=1, axis=0, factor=8)", hole=True),
+        Case(
+            "reversed",
+            "ComputeInline(block=1)",
+            "TransformLayout(block=0, axis=0, factor=8)",
+            hole=True,
+        ),
     ],
     "unguarded stages": [
         Case(
