@@ -109,11 +109,14 @@ def closest(values: Iterable[int], goal: int) -> int:
 
 
 def closest_lanes(values: Iterable[int], lanes: int) -> int:
-    """Position of the value that fills about two vector registers of `lanes` with little waste."""
+    """Position of the value that fills about two vector registers of `lanes`, in whole powers of two.
+
+    Vectors of other lengths are taken apart by LLVM.
+    """
 
     def loss(value: int) -> tuple[float, int]:
-        used = value / (-(-value // lanes) * lanes)
-        return abs(math.log2(value / (2 * lanes))) + 2 * (1 - used), -value
+        power = min(value & -value, lanes)
+        return abs(math.log2(value / (2 * lanes))) + math.log2(lanes / power) / 2, -value
 
     ranked = list(values)
     return min(range(len(ranked)), key=lambda i: loss(ranked[i]))
