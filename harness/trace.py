@@ -58,7 +58,7 @@ class Trace:
 
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise damaged(f"not JSON ({error})") from None
         if not isinstance(data, dict):
             raise damaged("the top level is not an object")
@@ -76,10 +76,11 @@ class Trace:
             trace = cls(target=target, transforms=tuple(transforms), result=result, **data)
         except (TypeError, AttributeError, KeyError) as error:
             raise damaged(f"missing or unexpected field ({error})") from None
-        if not isinstance(trace.workload, str) or not all(isinstance(t, str) for t in transforms):
-            raise damaged("workload and transforms must be strings")
-        if isinstance(transforms, str) or not isinstance(target.num_threads, int):
+        if not isinstance(transforms, list) or type(target.num_threads) is not int:
             raise damaged("transforms must be a list and num_threads an integer")
+        problem = _type_problem(trace)
+        if problem:
+            raise damaged(problem)
         return trace
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -106,3 +107,23 @@ class Trace:
         except (OSError, UnicodeDecodeError) as error:
             raise DamagedFileError(str(path), f"trace ({FORMAT})", str(error)) from None
         return cls.from_json(text, str(path))
+
+
+def _type_problem(trace: Trace) -> str:
+    """Which fields have values of the wrong type; "" if none."""
+    texts = (trace.workload, *trace.transforms, trace.target.backend, trace.target.arch)
+    notes = (trace.ir_key, trace.code_key, trace.vocabulary, trace.agent)
+    if not all(isinstance(text, str) for text in (*texts, *notes)):
+        return "workload, transforms, backend, arch, keys and agent must be strings"
+    versions, seed, result = trace.versions, trace.seed, trace.result
+    if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
+        return "versions must be an object of strings"
+    if not (seed is None or isinstance(seed, int)):
+        return "seed must be an integer"
+    if result is not None:
+        numbers = (result.speedup, result.baseline_us, result.best_us, *(result.speedup_ci or ()))
+        if not isinstance(result.status, str) or len(result.speedup_ci or (0, 0)) != 2:
+            return "status must be a string and speedup_ci two numbers"
+        if not all(isinstance(n, float | int | None) for n in numbers):
+            return "speedup, its interval and the times must be numbers"
+    return ""

@@ -153,6 +153,14 @@ def _total(_: Any) -> Any:
     return te.create_prim_func([a, te.compute((), lambda: te.sum(a[k] * a[k], k), "T")])
 
 
+def _scaled(_: Any) -> Any:
+    """Divided by a sum without dimensions."""
+    a = te.placeholder((16,), "float32", "A")
+    k = te.reduce_axis((0, 16), "k")
+    t = te.compute((), lambda: te.sum(a[k] * a[k], k), "T")
+    return te.create_prim_func([a, te.compute((16,), lambda i: a[i] / t(), "B")])
+
+
 _LOCAL: dict[str, Callable[[Any], Any]] = {
     "chain": _chain,
     "byte_dots": _byte_dots,
@@ -164,6 +172,7 @@ _LOCAL: dict[str, Callable[[Any], Any]] = {
     "broadcast": _broadcast,
     "reversed": _reversed,
     "total": _total,
+    "scaled": _scaled,
 }
 
 

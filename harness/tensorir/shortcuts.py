@@ -32,9 +32,9 @@ def _reorder(facts: Facts, t: Any, asked: int) -> Verdict:
         if not view.known_iters:
             refused |= facts.chain[i]
         elif not facts.flags[i][0]:
-            # the compiler looks at the binding below the outer loop only
+            # the compiler looks at the binding below the outer loop only, and at none of a scalar
             for j in facts.blocks[i].chain:
-                if facts.loops[j].parent >= 0:
+                if facts.loops[j].parent >= 0 or not facts.blocks[i].bindings:
                     undecided |= 1 << j
                 else:
                     refused |= 1 << j

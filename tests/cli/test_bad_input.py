@@ -66,6 +66,13 @@ CASES: dict[str, tuple[list[str], str]] = {
     "trace field": (["replay", "{tmp}/field.json"], "field"),
     "trace kernel": (["replay", "{tmp}/kernel.json"], "did you mean 'matmul'"),
     "trace backend": (["replay", "{tmp}/backend.json"], "llvm"),
+    "trace backend type": (["replay", "{tmp}/backend_list.json"], "must be strings"),
+    "trace arch type": (["replay", "{tmp}/arch_list.json"], "must be strings"),
+    "trace versions": (["show", "{tmp}/versions_list.json"], "an object of strings"),
+    "trace seed": (["show", "{tmp}/seed_text.json"], "seed must be an integer"),
+    "trace speedup": (["show", "{tmp}/speedup_text.json"], "must be numbers"),
+    "trace interval": (["show", "{tmp}/interval.json"], "two numbers"),
+    "nested trace": (["replay", "{tmp}/nested.json"], "not JSON"),
     "trace threads": (["replay", "{tmp}/threads.json"], "1 to"),
     "transform text": (["replay", "{tmp}/text.json"], "NAME(KEY=VALUE"),
     "transform name": (["verify", "{tmp}/name.json"], "did you mean 'Split'"),
@@ -92,6 +99,12 @@ def write_files(folder: Path) -> None:
         "field": {"colour": "red"},
         "kernel": {"workload": "tirgym://core-v0/matmull?m=8&n=8&k=8"},
         "backend": {"target": {**target, "backend": "cudda"}},
+        "backend_list": {"target": {**target, "backend": ["llvm"]}},
+        "arch_list": {"target": {**target, "arch": ["x86-64-v2"]}},
+        "versions_list": {"ir_key": "0123456789abcdef", "versions": ["tvm"]},
+        "seed_text": {"seed": "1"},
+        "speedup_text": {"result": {"status": "PASSED", "speedup": "2"}},
+        "interval": {"result": {"status": "PASSED", "speedup": 2.0, "speedup_ci": [1.0]}},
         "threads": {"target": {**target, "num_threads": 100_000}},
         "text": {"transforms": ["Split loop 0"]},
         "name": {"transforms": ["Splitt(loop=0, factor=2)"]},
@@ -102,6 +115,7 @@ def write_files(folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps({**good, **change}))
     (folder / "truncated.json").write_text(json.dumps(good)[:-20])
     (folder / "empty.json").write_text("")
+    (folder / "nested.json").write_text("[" * 200_000)
     (folder / "list.json").write_text("[]")
     (folder / "kernels.py").write_text(
         "from tirgym.kernels_suite.kernel import Kernel\n"

@@ -36,6 +36,7 @@ KERNELS: tuple[tuple[str, dict[str, int]], ...] = (
     ("gemver", {}),
     ("reversed", {}),
     ("total", {}),
+    ("scaled", {}),
 )
 VOCABULARY = default_vocabulary(extra=("StorePrecision",))
 
@@ -94,14 +95,28 @@ def test_masks_around_an_intrinsic() -> None:
     _check(program.apply(parse_transform("Split(loop=0, factor=2)")))
 
 
-def test_masks_around_scalars() -> None:
-    program = apply_all(
-        begin("total"),
-        "CacheWrite(block=0); DecomposeReduction(loop=0); CacheWrite(block=2)",
-    )
+@pytest.mark.parametrize(
+    ("kernel", "steps", "step", "legal"),
+    [
+        (
+            "total",
+            "CacheWrite(block=0); DecomposeReduction(loop=0); CacheWrite(block=2)",
+            "ReverseComputeInline(block=3)",
+            False,
+        ),
+        (
+            "scaled",
+            "ComputeAt(block=0, loop=1); DecomposeReduction(loop=1); Split(loop=0, factor=8)",
+            "Reorder(loop=0)",
+            True,
+        ),
+    ],
+)
+def test_masks_around_scalars(kernel: str, steps: str, step: str, legal: bool) -> None:
+    program = apply_all(begin(kernel), steps)
     _check(program)
-    inline = parse_transform("ReverseComputeInline(block=3)")
-    assert not program.legal_mask(VOCABULARY)[VOCABULARY.index(inline)]
+    action = VOCABULARY.index(parse_transform(step))
+    assert program.legal_mask(VOCABULARY)[action] == legal
 
 
 def test_mask_is_read_only_and_kept() -> None:
