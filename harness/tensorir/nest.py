@@ -24,6 +24,7 @@ __all__ = [
     "Loop",
     "LoopNest",
     "NodeCache",
+    "items",
     "read_nest",
 ]
 
@@ -134,12 +135,16 @@ class NodeCache:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.entries: dict[int, tuple[Any, Any]] = {}
+        self.entries: dict[Any, tuple[Any, Any]] = {}
 
     def put(self, node: Any, value: Any) -> Any:
+        return self.put_at(hash(node), node, value)
+
+    def put_at(self, key: Any, nodes: Any, value: Any) -> Any:
+        """Store `value` by a key made of handles of `nodes`."""
         if len(self.entries) >= self.limit:
             self.entries.clear()
-        self.entries[hash(node)] = (node, value)
+        self.entries[key] = (nodes, value)
         return value
 
 
@@ -210,7 +215,7 @@ def _buffer(node: Any) -> Buffer:
     hit = _BUFFERS.entries.get(hash(node))
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
-    shape = tuple(int(s) if type(s) is IntImm else -1 for s in node.shape)
+    shape = tuple([s.value if type(s) is IntImm else -1 for s in items(node.shape)])
     size = 1
     for extent in shape:
         size *= extent
@@ -220,18 +225,52 @@ def _buffer(node: Any) -> Buffer:
     return _BUFFERS.put(node, made)  # type: ignore[no-any-return]
 
 
+_item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+_size = tvm_ffi.get_global_func("ffi.ArraySize")
+
+
+def items(array: Any) -> list[Any]:
+    """Elements of a TVM array, without the checks of its Python wrapper."""
+    return [_item(array, i) for i in range(_size(array))]
+
+
+_ACCESSES = NodeCache(1 << 12)
+_ITERS = NodeCache(1 << 11)
+
+
 def _access(region: Any) -> Access:
+    """One region, cached by node: TVM shares those of one buffer when it replaces another."""
+    hit = _ACCESSES.entries.get(hash(region))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
     buffer = _buffer(region.source)
-    ranges = tuple(
-        (linear(r.min), r.extent.value if type(r.extent) is IntImm else -1) for r in region.region
-    )
+    found = []
+    for part in items(region.region):
+        extent = part.extent
+        found.append((linear(part.min), extent.value if type(extent) is IntImm else -1))
+    ranges = tuple(found)
     strides: dict[int, float] = {}
     step = 1
-    for (start, _), extent in zip(reversed(ranges), reversed(buffer.shape), strict=True):
+    for (start, _), size in zip(reversed(ranges), reversed(buffer.shape), strict=True):
         for handle, coefficient in start.coefficients.items():
             strides[handle] = strides.get(handle, 0.0) + coefficient * step
-        step *= extent
-    return Access(buffer, ranges, strides)
+        step *= size
+    return _ACCESSES.put(region, Access(buffer, ranges, strides))  # type: ignore[no-any-return]
+
+
+def _iterators(array: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Handles, types and extents of the iterators of a block; cached by array."""
+    handle = array.__chandle__()  # its hash would be that of its elements
+    hit = _ITERS.entries.get(handle)
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    iters = items(array)
+    made = (
+        tuple([hash(iv.var) for iv in iters]),
+        tuple([int(iv.iter_type) for iv in iters]),
+        tuple([int(iv.dom.extent) for iv in iters]),
+    )
+    return _ITERS.put_at(handle, array, made)  # type: ignore[no-any-return]
 
 
 def block_facts(node: Any) -> BlockFacts:
@@ -239,15 +278,15 @@ def block_facts(node: Any) -> BlockFacts:
     hit = _FACTS.entries.get(hash(node))
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
-    iters = node.iter_vars
+    handles, types, extents = _iterators(node.iter_vars)
     made = BlockFacts(
         node=node,
         name=node.name_hint,
-        iter_handles=tuple(hash(iv.var) for iv in iters),
-        iter_types=tuple(int(iv.iter_type) for iv in iters),
-        iter_extents=tuple(int(iv.dom.extent) for iv in iters),
-        reads=tuple(_access(r) for r in node.reads),
-        writes=tuple(_access(r) for r in node.writes),
+        iter_handles=handles,
+        iter_types=types,
+        iter_extents=extents,
+        reads=tuple([_access(r) for r in items(node.reads)]),
+        writes=tuple([_access(r) for r in items(node.writes)]),
         has_init=node.init is not None,
         annotated=len(node.annotations) > 0,
     )
@@ -257,7 +296,6 @@ def block_facts(node: Any) -> BlockFacts:
 _BODY = {For: "loop", SBlockRealize: "block", SeqStmt: "sequence"}
 _LOOPS = NodeCache(1 << 12)
 _SEQUENCES = NodeCache(1 << 10)
-_item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 
 
 def _loop_facts(node: Any) -> tuple[int, int, int, bool, Any, type]:
@@ -277,12 +315,12 @@ def _loop_facts(node: Any) -> tuple[int, int, int, bool, Any, type]:
     return _LOOPS.put(node, made)  # type: ignore[no-any-return]
 
 
-def _children(node: Any) -> tuple[Any, ...]:
+def _children(node: Any) -> tuple[tuple[Any, type], ...]:
+    """Statements of a sequence with their types; cached by node."""
     hit = _SEQUENCES.entries.get(hash(node))
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
-    seq = node.seq
-    made = tuple(_item(seq, i) for i in range(len(seq)))
+    made = tuple([(child, type(child)) for child in items(node.seq)])
     return _SEQUENCES.put(node, made)  # type: ignore[no-any-return]
 
 
@@ -315,8 +353,8 @@ def _visit(
         stmt, kind = body, below
     if kind is SeqStmt:
         around = chain[-1] if chain else -1
-        for i, child in enumerate(_children(stmt)):
-            _visit(child, type(child), chain, (*positions, (around, i)), loops, blocks)
+        for i, (child, below) in enumerate(_children(stmt)):
+            _visit(child, below, chain, (*positions, (around, i)), loops, blocks)
     elif kind is SBlockRealize:
         facts, bindings, guarded = _placed(stmt)
         index = len(blocks)
@@ -335,7 +373,7 @@ def _placed(realize: Any) -> tuple[BlockFacts, tuple[Linear, ...], bool]:
         return hit[1]  # type: ignore[no-any-return]
     made = (
         block_facts(realize.block),
-        tuple(linear(v) for v in realize.iter_values),
+        tuple([linear(v) for v in items(realize.iter_values)]),
         type(realize.predicate) is not IntImm,
     )
     return _PLACED.put(realize, made)  # type: ignore[no-any-return]
