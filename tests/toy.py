@@ -28,6 +28,7 @@ from tirgym.kernels_suite.kernel import Kernel, Workload
 from tirgym.spaces.graph import COLUMNS, EDGE_FEATURES, NODE_FEATURES, IRGraph, NodeType
 
 __all__ = [
+    "EmptySpace",
     "ToyBackend",
     "ToyCost",
     "ToyEncoder",
@@ -194,6 +195,16 @@ class ToySpace:
 
     def tasks(self, program: Program) -> tuple[TurnTo, ...]:
         return tuple(TurnTo(dial) for dial in range(3))
+
+    def snippet(self, program: Program, node: NodeRef) -> str:
+        return program.text()
+
+
+class EmptySpace:
+    """Nothing can be decided."""
+
+    def tasks(self, program: Program) -> tuple[TurnTo, ...]:
+        return ()
 
     def snippet(self, program: Program, node: NodeRef) -> str:
         return program.text()

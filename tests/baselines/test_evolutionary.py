@@ -10,6 +10,7 @@ from toy import ToyCost, ToyEvaluator, toy_start, toy_vocabulary
 from tirgym.baselines.evolutionary import EvolutionaryAgent
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.agent import Budget
+from tirgym.harness.decisions import SPACES
 from tirgym.harness.program import Program
 from tirgym.harness.search_run import SearchRun, Stopped
 from tirgym.harness.static_cost import StaticCostModel
@@ -67,3 +68,11 @@ def test_a_backend_without_a_design_space_is_named() -> None:
     run = SearchRun(start, default_vocabulary(), StaticCostModel(), FakeEvaluator(), Budget(2), 0)
     with pytest.raises(UnknownNameError, match="design space 'abacus'"):
         run.run(EvolutionaryAgent())
+
+
+def test_it_ends_at_once_where_nothing_can_be_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SPACES, "toy", "toy:EmptySpace")
+    run = play(EvolutionaryAgent(samples=4))
+    assert run.stopped is Stopped.FINISHED
+    assert run.used == 0
+    assert [candidate.program.ir_key for candidate in run.history] == [toy_start().ir_key]

@@ -14,6 +14,7 @@ from tirgym.envs.decision import DecisionEnv
 from tirgym.envs.wrappers import EarlyStop
 from tirgym.errors import UnknownNameError
 from tirgym.harness.decisions import (
+    SPACES,
     CallbackAgent,
     DecisionPoint,
     Guard,
@@ -205,3 +206,19 @@ def test_renders_and_refuses_unknown_names() -> None:
     assert "last action:" in env.render()
     with pytest.raises(UnknownNameError, match="pixels"):
         static(observation="pixels")
+
+
+def test_a_kernel_without_open_choices_is_evaluated_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(SPACES, "llvm", "toy:EmptySpace")
+    evaluator = FakeEvaluator()
+    env = static(reward="final", evaluator=evaluator)
+    _, info = env.reset(seed=0)
+    assert info["question"] == ""
+    assert np.flatnonzero(info["action_mask"]).tolist() == [0]
+    assert env.step(3)[4]["legal"] == 0
+    _, reward, terminated, _, info = env.decide(StaticAgent())
+    assert (reward, terminated, info["transform"]) == (0.0, True, "nothing to decide")
+    assert [level for _, level in evaluator.calls] == [Level.FULL]
+    assert env.trace().transforms == ()

@@ -171,3 +171,32 @@ def test_every_process_asks_the_same_questions() -> None:
     ]
     assert answers[0] == answers[1]
     assert answers[0].count("\n") > 30
+
+
+def unroll_limits(kernel: str, values: dict[str, int]) -> list[int]:
+    """The limits that are offered once everything before is answered by `values`."""
+    walk = design_space(start(kernel))
+    while walk.question is not None and walk.question.kind is not DecisionKind.UNROLL:
+        wanted = values.get(walk.question.key)
+        options = [option.value for option in walk.question.options]
+        walk = walk.answer(walk.question.default if wanted is None else options.index(wanted))
+    assert walk.question is not None
+    return [option.value for option in walk.question.options]
+
+
+def test_unrolling_that_keeps_the_compiler_busy_is_not_offered() -> None:
+    assert unroll_limits("row_sum", {}) == [0, 16, 64, 512]
+    # a chain of 31 comparisons through memory, one of 16 partial maxima: two minutes in LLVM
+    chain = {"top.rfactor": 16, "top_rf.location": 2, "top.location": 0}
+    assert unroll_limits("softmax", chain) == [0, 16]
+
+
+def test_vector_lanes_are_powers_of_two() -> None:
+    walk = design_space(start("matmul"))
+    while walk.question is not None:
+        question = walk.question
+        if question.kind is DecisionKind.VECTOR:
+            values = [option.value for option in question.options]
+            assert values == [2**i for i in range(len(values))]
+        walk = walk.answer(question.default)
+    assert any(answer.kind is DecisionKind.VECTOR for answer in walk.answers)
