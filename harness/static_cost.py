@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 from tirgym.errors import InvalidValueError
 from tirgym.harness.hardware import vector_unit
 from tirgym.harness.program import Program
+from tirgym.harness.static_accesses import AccessPlan, access_plan, bound_accesses
 from tirgym.harness.static_footprint import (
     LINE,
-    BoundAccess,
-    Footprint,
+    LINES,
+    PAGES,
     LoopTree,
     Prices,
-    bound_accesses,
+    Touched,
     footprints,
 )
 from tirgym.harness.static_issue import BlockIssue, CoreModel, LoopShape, issue_cycles
-from tirgym.harness.static_ops import block_ops
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.nest import PARALLEL, UNROLLED, VECTORIZED, Block, LoopNest
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -83,11 +83,12 @@ def machine_model(target: Target) -> MachineModel:
 
 
 class BlockCost(NamedTuple):
-    """One block: its issue cycles, and cache lines per access and loop level."""
+    """One block: its issue cycles, and what it touches at each loop level."""
 
     issue: BlockIssue
-    accesses: tuple[BoundAccess, ...]
-    touched: tuple[Footprint, ...]
+    cycles: float
+    """issue cycles of the busiest thread"""
+    touched: Touched
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ class StaticCostModel:
     def __init__(self, limit: int = 1 << 11) -> None:
         self._limit = limit
         self._costs: dict[Any, tuple[Any, BlockCost]] = {}
+        self._alike: dict[Any, tuple[AccessPlan, BlockCost]] = {}
         self._target: Target | None = None
 
     def predict_us(self, program: Program) -> float:
@@ -129,76 +131,99 @@ class StaticCostModel:
         if program.target != self._target:
             self._target = program.target
             self._costs.clear()
-        costs = [self._block_cost(nest, block, model) for block in nest.blocks]
-        serial = sum(cost.issue.cycles for cost in costs)
-        issue = sum(
-            cost.issue.cycles / _speedup(nest, block, program.target)
-            for cost, block in zip(costs, nest.blocks, strict=True)
-        )
-        tree = LoopTree(nest, [(cost.accesses, cost.touched) for cost in costs])
-        l1, from_l2 = tree.line_traffic(model.l1_lines, model.from_l2)
-        l2, from_l3 = tree.line_traffic(model.l2_lines, model.from_l3) if l1 else (0.0, 0.0)
-        l3, from_dram = tree.line_traffic(model.l3_lines, model.from_dram) if l2 else (0.0, 0.0)
-        _, look_ups = tree.page_traffic(model.tlb_pages, model.look_up)
+            self._alike.clear()
+        costs = self._block_costs(nest, model, program.target)
+        serial = sum([cost.issue.cycles for cost in costs])
+        issue = sum([cost.cycles for cost in costs])
+        tree = LoopTree(nest, [cost.touched for cost in costs])
+        l1, from_l2 = tree.traffic((0, LINES, model.l1_lines, model.from_l2))
+        l2, from_l3 = l3, from_dram = 0.0, 0.0
+        if l1:
+            l2, from_l3 = tree.traffic((1, LINES, model.l2_lines, model.from_l3))
+        if l2:
+            l3, from_dram = tree.traffic((2, LINES, model.l3_lines, model.from_dram))
+        _, look_ups = tree.traffic((3, PAGES, model.tlb_pages, model.look_up))
         memory = from_l2 + from_l3 + from_dram + look_ups
         memory *= issue / serial if serial else 1.0
         cycles = max(issue, memory) + model.overlap * min(issue, memory)
-        launches = sum(loop.kind == PARALLEL for loop in nest.loops)
+        launches = sum([loop.kind == PARALLEL for loop in nest.loops])
         total = cycles / (model.ghz * 1e3) + model.call_us + launches * model.parallel_us
-        held = max((cost.issue.registers for cost in costs), default=0.0)
+        held = max([cost.issue.registers for cost in costs], default=0.0)
         return CostParts(issue, memory, l1, l2, l3, held, total)
 
-    def _block_cost(self, nest: LoopNest, block: Block, model: MachineModel) -> BlockCost:
-        """The parts that depend on one block and the loops around it; cached by both."""
-        shapes = _shapes(nest, block)
-        key = (hash(block.realize), *shapes)
-        hit = self._costs.get(key)
+    def _block_costs(self, nest: LoopNest, model: MachineModel, target: Target) -> list[BlockCost]:
+        """The cost of each block; cached by block realization and the loops around it."""
+        loops = nest.loops
+        shapes = [
+            (loop.var, max(1, loop.extent), loop.kind, len(loop.blocks) == 1) for loop in loops
+        ]
+        marked = {loop.index for loop in loops if loop.annotated}
+        costs = []
+        for block in nest.blocks:
+            chain = block.chain
+            around = tuple([shapes[i] for i in chain[::-1]])
+            if marked and not marked.isdisjoint(chain):
+                around = _unrolled(nest, chain, around)
+            realize = block.realize
+            key = (hash(realize), around)
+            hit = self._costs.get(key)
+            if hit is None:
+                if len(self._costs) >= self._limit:
+                    self._costs.clear()
+                # the node stays alive, so its handle stays its own
+                hit = self._costs[key] = realize, self._block_cost(block, around, model, target)
+            costs.append(hit[1])
+        return costs
+
+    def _block_cost(
+        self, block: Block, around: tuple[_Shape, ...], model: MachineModel, target: Target
+    ) -> BlockCost:
+        """The parts that depend on one block and the loops around it.
+
+        Shared between blocks that do the same, since TVM makes new nodes for many that stay as they
+        were.
+        """
+        plan = access_plan(block.facts)
+        bindings = [(tuple(b.coefficients.items()), b.fuzzy) for b in block.bindings]
+        key = (id(plan), block.has_predicate, around, *bindings)
+        hit = self._alike.get(key)
         if hit is not None:
             return hit[1]
-        accesses = bound_accesses(block)
-        facts = block.facts
+        shapes = [LoopShape(*shape) for shape in around]
+        accesses = bound_accesses(plan, block.bindings)
         issue = issue_cycles(
-            shapes,
-            accesses,
-            block_ops(facts.node),
-            facts.has_init,
-            block.has_predicate,
-            model.core,
+            shapes, accesses, plan.ops, plan.has_init, block.has_predicate, model.core
         )
-        loops = [(shape.variable, shape.extent) for shape in shapes]
-        touched = footprints(accesses, loops)
-        made = BlockCost(issue, accesses, touched)
-        if len(self._costs) >= self._limit:
-            self._costs.clear()
-        self._costs[key] = (
-            block.realize,
-            made,
-        )  # the node stays alive, so its handle stays its own
+        touched = footprints(accesses, [(shape[0], shape[1]) for shape in around])
+        made = BlockCost(issue, issue.cycles / _speedup(around, target), touched)
+        if len(self._alike) >= self._limit:
+            self._alike.clear()
+        self._alike[key] = plan, made  # the plan stays alive, so its identity stays its own
         return made
 
 
-def _shapes(nest: LoopNest, block: Block) -> list[LoopShape]:
-    """The loops around `block`, innermost first; what an unroll pragma unrolls counts as unrolled.
+_Shape = tuple[int, int, int, bool]
+"""The fields of a `LoopShape`."""
+
+
+def _unrolled(
+    nest: LoopNest, chain: tuple[int, ...], around: tuple[_Shape, ...]
+) -> tuple[_Shape, ...]:
+    """The loops `around` a block, innermost first; what an unroll pragma unrolls is unrolled.
 
     TVM unrolls below the pragma while the product of the extents stays within its limit.
     """
-    shapes = []
-    marked = False
-    for i in reversed(block.chain):
-        loop = nest.loops[i]
-        marked = marked or loop.annotated
-        shapes.append(LoopShape(loop.var, max(1, loop.extent), loop.kind, len(loop.blocks) == 1))
-    if marked:
-        limit = max(_pragma_limit(nest.loops[i].node) for i in block.chain)
-        steps = 1
-        for i, shape in enumerate(shapes):
-            if shape.kind == VECTORIZED:
-                continue
-            steps *= shape.extent
-            if steps > limit or shape.kind == PARALLEL:
-                break
-            shapes[i] = shape._replace(kind=UNROLLED)
-    return shapes
+    limit = max([_pragma_limit(nest.loops[i].node) for i in chain])
+    shapes = list(around)
+    steps = 1
+    for i, (variable, extent, kind, alone) in enumerate(around):
+        if kind == VECTORIZED:
+            continue
+        steps *= extent
+        if steps > limit or kind == PARALLEL:
+            break
+        shapes[i] = variable, extent, UNROLLED, alone
+    return tuple(shapes)
 
 
 def _pragma_limit(loop: Any) -> int:
@@ -206,11 +231,9 @@ def _pragma_limit(loop: Any) -> int:
     return int(loop.annotations.get("pragma_auto_unroll_max_step", 0))
 
 
-def _speedup(nest: LoopNest, block: Block, target: Target) -> float:
-    """How many threads share the iterations of `block`, with the last round's idle ones."""
-    for i in block.chain:
-        loop = nest.loops[i]
-        if loop.kind == PARALLEL:
-            extent = max(1, loop.extent)
+def _speedup(around: tuple[_Shape, ...], target: Target) -> float:
+    """How many threads share the iterations of a block, with the last round's idle ones."""
+    for _, extent, kind, _ in reversed(around):
+        if kind == PARALLEL:
             return extent / -(-extent // target.num_threads)
     return 1.0

@@ -9,20 +9,12 @@ blocked algorithms, ASPLOS 1991). Conflict misses are left out.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tirgym.harness.static_body import loaded
-from tirgym.harness.static_ops import block_ops
-from tirgym.harness.tensorir.nest import (
-    Access,
-    Block,
-    Linear,
-    LoopNest,
-    NodeCache,
-    linear,
-)
+from tirgym.harness.static_accesses import BoundAccess
+from tirgym.harness.tensorir.nest import LoopNest
 
-__all__ = ["LINE", "BoundAccess", "Footprint", "LoopTree", "Prices", "bound_accesses", "footprints"]
+__all__ = ["LINE", "Footprint", "LoopTree", "Prices", "Touched", "footprints"]
 
 LINE = 64
 """Bytes of a cache line."""
@@ -30,204 +22,103 @@ PAGE = 4096
 SOFT = (0.8, 1.3)
 """Footprint over capacity at which a call that repeats begins to miss, and misses all."""
 
-
-class BoundAccess(NamedTuple):
-    """An access of a block in terms of the loops around the block."""
-
-    buffer: int
-    """handle of the buffer"""
-    item: int
-    """bytes of an element"""
-    dims: tuple[tuple[int, int], ...]
-    """for each dimension: elements at one point, size"""
-    moves: dict[int, tuple[tuple[int, float], ...]]
-    """by loop variable handle: the dimensions that it moves along, and how far (absolute)"""
-    steps: tuple[float, ...]
-    """bytes between neighbours, by dimension"""
-    strides: dict[int, float]
-    """elements that one step of a loop variable moves the access"""
-    write: bool
-    times: float
-    """loads or stores at one execution of the block"""
-    wraps: frozenset[int]
-    """variables of fused loops whose quotients and remainders do not add up to one flat index"""
-
-
-_BOUND = NodeCache(1 << 11)
-
-
-def bound_accesses(block: Block) -> tuple[BoundAccess, ...]:
-    """The reads, then the writes of `block` by loop variables; cached by block realization."""
-    hit = _BOUND.entries.get(hash(block.realize))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    facts = block.facts
-    bindings = dict(zip(facts.iter_handles, block.bindings, strict=True))
-    loads = block_ops(facts.node).loads
-    reads = [each for access in facts.reads for each in _exact(access, facts.node)]
-    handles = [access.buffer.handle for access in reads]
-    made = tuple(
-        _bind(access, bindings, False, loads.get(handle, 1) / handles.count(handle))
-        for access, handle in zip(reads, handles, strict=True)
-    )
-    made += tuple(_bind(access, bindings, True, 1.0) for access in facts.writes)
-    return _BOUND.put(block.realize, made)  # type: ignore[no-any-return]
-
-
-def _exact(access: Access, node: Any) -> list[Access]:
-    """`access` itself, or the loads behind it where its region has no constant size.
-
-    TVM joins two loads of one buffer into a region from the smaller to the larger index.
-    """
-    if all(extent > 0 for _, extent in access.region):
-        return [access]
-    found: dict[tuple[tuple[tuple[int, float], ...], ...], Access] = {}
-    for source, indices in loaded(node):
-        if hash(source) != access.buffer.handle:
-            continue
-        region = tuple((linear(index), 1) for index in indices)
-        strides: dict[int, float] = {}
-        step = 1
-        for (start, _), extent in zip(reversed(region), reversed(access.buffer.shape), strict=True):
-            for handle, coefficient in start.coefficients.items():
-                strides[handle] = strides.get(handle, 0.0) + coefficient * step
-            step *= max(extent, 1)
-        key = tuple(tuple(start.coefficients.items()) for start, _ in region)
-        found.setdefault(key, Access(access.buffer, region, strides))
-    return list(found.values()) or [access]
-
-
-def _bind(access: Access, bindings: dict[int, Linear], write: bool, times: float) -> BoundAccess:
-    dims = []
-    moves: dict[int, tuple[tuple[int, float], ...]] = {}
-    for d, ((start, extent), size) in enumerate(
-        zip(access.region, access.buffer.shape, strict=True)
-    ):
-        by_loop: dict[int, float] = {}
-        for handle, coefficient in start.coefficients.items():
-            binding = bindings.get(handle)
-            if binding is not None:
-                for loop, inner in binding.coefficients.items():
-                    by_loop[loop] = by_loop.get(loop, 0.0) + coefficient * inner
-        dims.append((extent if extent > 0 else size, max(size, 1)))
-        for loop, coefficient in by_loop.items():
-            if coefficient:
-                moves[loop] = (*moves.get(loop, ()), (d, abs(coefficient)))
-    strides, wraps = _strides(access, bindings)
-    elements = 1
-    for size in access.buffer.shape:
-        elements *= max(size, 1)
-    item = max(1, access.buffer.nbytes // elements)
-    steps = [float(item)]
-    for size in access.buffer.shape[:0:-1]:
-        steps.append(steps[-1] * max(size, 1))
-    backwards = tuple(reversed(steps))
-    handle = access.buffer.handle
-    shape = tuple(dims)
-    return BoundAccess(handle, item, shape, moves, backwards, strides, write, times, wraps)
-
-
-_SELDOM = 1e-3
-"""Stride of a variable that moves an access through a quotient alone: not zero, but seldom felt."""
-
-
-def _strides(
-    access: Access, bindings: dict[int, Linear]
-) -> tuple[dict[int, float], frozenset[int]]:
-    """Elements that a step of each loop variable moves `access`, and the variables that wrap.
-
-    The index f of a fused loop comes as a quotient f // n and a remainder f % n. Where they address
-    whole rows of n elements, both move the access equally far and the two are the flat index.
-    """
-    strides: dict[int, float] = {}
-    quotients: dict[int, float] = {}
-    fuzzy: set[int] = set()
-    for handle, stride in access.strides.items():
-        binding = bindings.get(handle)
-        if binding is None:
-            continue
-        fuzzy |= binding.fuzzy
-        for loop, inner in binding.coefficients.items():
-            into = quotients if loop in binding.fuzzy and abs(inner) < 1.0 else strides
-            into[loop] = into.get(loop, 0.0) + stride * inner
-    wraps = set()
-    for loop in fuzzy & (strides.keys() | quotients.keys()):
-        whole, part = strides.get(loop, 0.0), quotients.get(loop, 0.0)
-        turns = part / whole if whole else 0.5
-        if round(turns) < 1 or abs(turns - round(turns)) > 1e-6:
-            wraps.add(loop)
-        strides.setdefault(loop, _SELDOM)
-    return strides, frozenset(wraps)
-
-
 Box = tuple[float, float, float]
 """Cache lines, pages, and the share of the lines that begin a contiguous run, which no prefetcher
 expects."""
 Footprint = dict[int, Box]
 """What is touched inside one loop, by buffer handle."""
-_LINES, _PAGES = 0, 1
+LINES, PAGES = 0, 1
+"""Places in a box, and kinds of traffic."""
+Cache = tuple[int, int, float, "Prices"]
+"""Number, LINES or PAGES, capacity, and what an entry costs."""
 
 
-def footprints(
-    accesses: tuple[BoundAccess, ...], loops: list[tuple[int, int]]
-) -> tuple[Footprint, ...]:
-    """What the accesses of a block touch inside each loop, innermost first.
+class Touched(NamedTuple):
+    """What a block touches inside each of its loops.
 
-    `loops` are (variable handle, extent), innermost first. Entry 0 is the block alone, entry i the
-    i innermost loops. An element range is its span, but no more than the iterations over it.
+    Entry 0 is the block alone, entry i the i innermost loops.
     """
-    spans = [[float(extent) for extent, _ in access.dims] for access in accesses]
+
+    levels: tuple[Footprint, ...]
+    totals: tuple[tuple[float, ...], tuple[float, ...]]
+    """lines and pages of each level, buffers together"""
+    extents: tuple[int, ...]
+    """of the loops, innermost first"""
+    writes: tuple[int, ...]
+    """handles of the buffers that are written"""
+    reads: tuple[int, ...]
+    """and of those that are only read"""
+    traffic: dict[tuple[int, int, tuple[bool, ...]], tuple[float, float]]
+    """filled by `LoopTree`: by cache, level, and which of `reads` other blocks write"""
+
+
+def footprints(accesses: tuple[BoundAccess, ...], loops: list[tuple[int, int]]) -> Touched:
+    """What the accesses of a block touch inside each loop.
+
+    `loops` are (variable handle, extent), innermost first. An element range is its span, but no
+    more than the iterations over it.
+    """
+    writes = tuple(dict.fromkeys([a.buffer for a in accesses if a.write]))
+    reads = tuple(dict.fromkeys([a.buffer for a in accesses if a.buffer not in writes]))
+    distinct: list[BoundAccess] = []
+    for access in accesses:
+        for other in distinct:
+            same_place = access.buffer == other.buffer and access.dims == other.dims
+            if same_place and access.moves == other.moves:
+                break
+        else:
+            distinct.append(access)
+    spans = [[float(extent) for extent, _ in access.dims] for access in distinct]
     counts = [list(each) for each in spans]
-    boxes = [_box(access, each) for access, each in zip(accesses, counts, strict=True)]
-    last = _by_buffer(accesses, boxes)
-    out = [last]
+    boxes = [_box(access.steps, each) for access, each in zip(distinct, counts, strict=True)]
+    last = _by_buffer(distinct, boxes)
+    levels = [last]
     for variable, extent in loops:
         changed = False
         if extent > 1:
-            for i, access in enumerate(accesses):
+            for i, access in enumerate(distinct):
                 moves = access.moves.get(variable)
                 if moves is not None:
                     span, count, dims = spans[i], counts[i], access.dims
                     for d, step in moves:
-                        span[d] = min(span[d] + step * (extent - 1), float(dims[d][1]))
-                        count[d] = min(span[d], count[d] * extent)
-                    boxes[i] = _box(access, count)
+                        reached = span[d] + step * (extent - 1)
+                        if reached > dims[d][1]:
+                            reached = float(dims[d][1])
+                        span[d] = reached
+                        count[d] = min(reached, count[d] * extent)
+                    boxes[i] = _box(access.steps, count)
                     changed = True
         if changed:
-            last = _by_buffer(accesses, boxes)
-        out.append(last)
-    return tuple(out)
+            last = _by_buffer(distinct, boxes)
+        levels.append(last)
+    lines = tuple([sum([box[0] for box in level.values()]) for level in levels])
+    pages = tuple([sum([box[1] for box in level.values()]) for level in levels])
+    extents = tuple([extent for _, extent in loops])
+    return Touched(tuple(levels), (lines, pages), extents, writes, reads, {})
 
 
-def _by_buffer(accesses: tuple[BoundAccess, ...], boxes: list[Box]) -> Footprint:
+def _by_buffer(accesses: list[BoundAccess], boxes: list[Box]) -> Footprint:
     """The largest box of each buffer."""
     found: Footprint = {}
-    for access, box in zip(accesses, boxes, strict=True):
-        before = found.get(access.buffer)
-        if before is None or box[0] > before[0]:
-            found[access.buffer] = box
-    return found
-
-
-def _joined(one: Footprint, other: Footprint) -> Footprint:
-    """What two blocks touch together; shared buffers count once."""
-    found = dict(one)
-    for buffer, box in other.items():
+    for i, box in enumerate(boxes):
+        buffer = accesses[i].buffer
         before = found.get(buffer)
         if before is None or box[0] > before[0]:
             found[buffer] = box
     return found
 
 
-def _box(access: BoundAccess, counts: list[float]) -> Box:
-    """What a box of `counts` elements a dimension touches."""
+def _box(strides: tuple[float, ...], counts: list[float]) -> Box:
+    """What a box of `counts` elements a dimension touches; `strides` are bytes."""
     if not counts:
         return 1.0, 1.0, 1.0
-    strides = access.steps
     line_run = page_run = counts[-1] * strides[-1]
     lines = pages = 1.0
     for d in range(len(counts) - 2, -1, -1):
-        stride, count = strides[d], counts[d]
+        count = counts[d]
+        if count == 1.0:
+            continue
+        stride = strides[d]
         if stride <= LINE or line_run >= stride:
             line_run += (count - 1.0) * stride
         else:
@@ -236,8 +127,12 @@ def _box(access: BoundAccess, counts: list[float]) -> Box:
             page_run += (count - 1.0) * stride
         else:
             pages *= count
-    run = max(1.0, line_run / LINE)
-    return lines * run, pages * max(1.0, page_run / PAGE), 1.0 / run
+    if page_run > PAGE:
+        pages *= page_run / PAGE
+    if line_run > LINE:
+        run = line_run / LINE
+        return lines * run, pages, 1.0 / run
+    return lines, pages, 1.0
 
 
 class Prices(NamedTuple):
@@ -255,73 +150,126 @@ _NOTHING: Footprint = {}
 
 
 class LoopTree:
-    """Loops with what each touches, by buffer, and its children. The root is the last loop."""
+    """The root and the loops that hold several blocks, with what each touches.
 
-    __slots__ = ("children", "extents", "touched", "writes")
+    A loop around one block alone is that block's level: all that it adds is in `Touched`.
+    """
 
-    def __init__(
-        self,
-        nest: LoopNest,
-        tables: list[tuple[tuple[BoundAccess, ...], tuple[Footprint, ...]]],
-    ) -> None:
-        """`tables[b]` are the accesses of block b and its `footprints`."""
-        root = len(nest.loops)
-        self.extents = [*(max(1, loop.extent) for loop in nest.loops), 1]
-        self.children: list[list[int]] = [[] for _ in range(root + 1)]
-        """blocks are numbered from root + 1"""
-        self.touched = [_NOTHING] * (root + 1 + len(nest.blocks))
-        self.writes: set[int] = set()
-        touched = self.touched
+    __slots__ = ("blocks", "children", "extents", "foreign", "totals", "touched", "writes")
+
+    def __init__(self, nest: LoopNest, blocks: list[Touched]) -> None:
+        """`blocks[b]` is what block b touches."""
+        self.blocks = blocks
+        self.extents = {-1: 1}
+        self.touched: dict[int, Footprint] = {-1: {}}
+        self.children: dict[int, list[tuple[int, int]]] = {-1: []}
+        """(loop, -1) for a loop with several blocks, (block, level) for what holds one; loops,
+        then blocks that stand alone"""
+        touched, children = self.touched, self.children
         for loop in nest.loops:
-            self.children[loop.parent].append(loop.index)
-        for block in nest.blocks:
-            accesses, found = tables[block.index]
-            chain, number = block.chain, root + 1 + block.index
-            self.children[chain[-1] if chain else root].append(number)
-            touched[number] = found[0]
-            for node, mine in zip(reversed(chain), found[1:], strict=True):
-                before = touched[node]
-                touched[node] = mine if before is _NOTHING else _joined(before, mine)
-            before = touched[root]
-            touched[root] = found[-1] if before is _NOTHING else _joined(before, found[-1])
-            self.writes.update(access.buffer for access in accesses if access.write)
+            below = loop.blocks
+            if len(below) > 1:
+                children[loop.parent].append((loop.index, -1))
+                children[loop.index] = []
+                touched[loop.index] = {}
+                self.extents[loop.index] = max(1, loop.extent)
+            elif below and loop.parent in children:
+                level = len(nest.blocks[below[0]].chain) - len(loop.chain) + 1
+                children[loop.parent].append((below[0], level))
+        for block, mine in zip(nest.blocks, blocks, strict=True):
+            chain, levels = block.chain, mine.levels
+            _join(touched[-1], levels[-1])
+            for place, node in enumerate(chain):
+                if node not in touched:
+                    break
+                _join(touched[node], levels[len(chain) - place])
+            else:
+                children[chain[-1] if chain else -1].append((block.index, 0))
+        self.writes = {buffer for mine in blocks for buffer in mine.writes}
+        self.foreign = [tuple([b in self.writes for b in mine.reads]) for mine in blocks]
+        self.totals = [
+            {node: sum([box[kind] for box in boxes.values()]) for node, boxes in touched.items()}
+            for kind in (LINES, PAGES)
+        ]
 
-    def line_traffic(self, capacity: float, prices: Prices) -> tuple[float, float]:
-        """Lines that enter a cache of `capacity` lines in a call that finds it warm; their cycles."""
-        return self._traffic(_LINES, capacity, prices)
-
-    def page_traffic(self, capacity: float, prices: Prices) -> tuple[float, float]:
-        """Pages whose address must be looked up when `capacity` are known, and the cycles of it."""
-        return self._traffic(_PAGES, capacity, prices)
-
-    def _traffic(self, kind: int, capacity: float, prices: Prices) -> tuple[float, float]:
-        touched, root = self.touched, len(self.extents) - 1
-        everything = sum([box[kind] for box in touched[root].values()])
-        share = min(1.0, (everything / capacity - SOFT[0]) / (SOFT[1] - SOFT[0]))
+    def traffic(self, cache: Cache) -> tuple[float, float]:
+        """Lines (pages) that enter a cache in a call that finds it warm, and their cycles."""
+        _, kind, capacity, prices = cache
+        totals = self.totals[kind]
+        share = min(1.0, (totals[-1] / capacity - SOFT[0]) / (SOFT[1] - SOFT[0]))
         if share <= 0.0:
             return 0.0, 0.0
         total = cycles = 0.0
-        todo = [(root, share)]
+        todo = [(-1, share)]
         while todo:
             node, times = todo.pop()
             inner = times * self.extents[node]
-            here = touched[node]
+            here = self.touched[node]
             before = _NOTHING
-            for child in self.children[node]:
-                below = touched[child]
-                if child <= root and sum([box[kind] for box in below.values()]) > capacity:
-                    todo.append((child, inner))
-                    before = _NOTHING
-                    continue
+            for child, level in self.children[node]:
+                if level < 0:
+                    if totals[child] > capacity:
+                        todo.append((child, inner))
+                        before = _NOTHING
+                        continue
+                    below = self.touched[child]
+                else:
+                    mine = self.blocks[child]
+                    if level and mine.totals[kind][level] > capacity:
+                        more, their_cycles = self._alone(mine, child, level, cache)
+                        total += inner * more
+                        cycles += inner * their_cycles
+                        before = _NOTHING
+                        continue
+                    below = mine.levels[level]
                 # what one iteration leaves behind serves the next, so that all iterations together
                 # load the footprint of the node once
-                for buffer, box in below.items():
-                    if buffer not in before:
-                        count = times * here[buffer][kind]
-                        total += count
-                        if buffer in self.writes:
-                            cycles += count * (prices.write + box[2] * prices.scattered_write)
-                        else:
-                            cycles += count * (prices.read + box[2] * prices.scattered_read)
+                more, their_cycles = _load(below, before, here, kind, prices, self.writes)
+                total += times * more
+                cycles += times * their_cycles
                 before = below
         return total, cycles
+
+    def _alone(self, mine: Touched, block: int, level: int, cache: Cache) -> tuple[float, float]:
+        """Traffic of one execution of a loop whose footprint does not fit, around one block."""
+        number, kind, capacity, prices = cache
+        key = (number, level, self.foreign[block])
+        found = mine.traffic.get(key)
+        if found is None:
+            totals, times = mine.totals[kind], 1.0
+            while level > 1 and totals[level - 1] > capacity:
+                times *= mine.extents[level - 1]
+                level -= 1
+            below, here = mine.levels[level - 1], mine.levels[level]
+            lines, cycles = _load(below, _NOTHING, here, kind, prices, self.writes)
+            found = mine.traffic[key] = times * lines, times * cycles
+        return found
+
+
+def _join(into: Footprint, other: Footprint) -> None:
+    """Add what another block touches; shared buffers count once."""
+    for buffer, box in other.items():
+        before = into.get(buffer)
+        if before is None or box[0] > before[0]:
+            into[buffer] = box
+
+
+def _load(
+    below: Footprint,
+    before: Footprint,
+    here: Footprint,
+    kind: int,
+    prices: Prices,
+    writes: set[int],
+) -> tuple[float, float]:
+    """Lines or pages of `here` that `below` needs and `before` did not leave, and their cycles."""
+    total = cycles = 0.0
+    for buffer, box in below.items():
+        if buffer not in before:
+            count = here[buffer][kind]
+            total += count
+            if buffer in writes:
+                cycles += count * (prices.write + box[2] * prices.scattered_write)
+            else:
+                cycles += count * (prices.read + box[2] * prices.scattered_read)
+    return total, cycles

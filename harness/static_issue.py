@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tirgym.harness.static_footprint import BoundAccess
+from tirgym.harness.static_accesses import BoundAccess
 from tirgym.harness.static_ops import BlockOps
 from tirgym.harness.tensorir.nest import UNROLLED, VECTORIZED
 

@@ -226,14 +226,15 @@ _OPS = NodeCache(1 << 11)
 
 
 def block_ops(node: Any) -> BlockOps:
-    """Operations of one execution of block `node`; cached by node."""
-    hit = _OPS.entries.get(hash(node))
-    return hit[1] if hit is not None else _OPS.put(node, _count(node))  # type: ignore[no-any-return]
+    """Operations of one execution of block `node`; cached by its body, which new blocks share."""
+    body = node.body
+    hit = _OPS.entries.get(hash(body))
+    return hit[1] if hit is not None else _OPS.put(body, _count(body))  # type: ignore[no-any-return]
 
 
-def _count(node: Any) -> BlockOps:
+def _count(body: Any) -> BlockOps:
     counter = _Counter()
-    counter.statement(node.body)
+    counter.statement(body)
     handles = [hash(store.buffer) for store in counter.stored]
     accumulates = any(handle in counter.loads for handle in handles)
     value = counter.stored[0].value if counter.stored else None
