@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -87,17 +87,16 @@ class Trace:
         """Write whole or not at all: a crash leaves the old file or none."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
-        ) as file:
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        with partial.open("x", encoding="utf-8") as file:
             try:
                 file.write(self.to_json())
                 file.flush()
                 os.fsync(file.fileno())
             except BaseException:
-                os.unlink(file.name)
+                partial.unlink()
                 raise
-        os.replace(file.name, path)
+        partial.replace(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:
@@ -105,7 +104,12 @@ class Trace:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise DamagedFileError(str(path), f"trace ({FORMAT})", str(error)) from None
+            problem = str(error)
+            if isinstance(error, OSError) and error.strerror:
+                problem = error.strerror
+            if isinstance(error, FileNotFoundError):
+                problem = "there is no such file"
+            raise DamagedFileError(str(path), f"trace ({FORMAT})", problem) from None
         return cls.from_json(text, str(path))
 
 

@@ -104,9 +104,8 @@ def require_reference(kernel: Kernel) -> None:
     if kernel.reference is None:
         raise UsageError(
             f"kernel {kernel.name} has no reference, so nothing could check its results; "
-            "give it a NumPy function of its inputs that returns its outputs:\n"
-            "    def my_reference(a, b): return a @ b\n"
-            f"    Kernel({kernel.name!r}, …, reference=my_reference)"
+            "give it a NumPy function of its inputs that returns its outputs, such as "
+            f"Kernel({kernel.name!r}, …, reference=lambda a, b: a @ b)"
         )
 
 

@@ -179,7 +179,10 @@ def _execute(path: str) -> ModuleType:
     if file in _files:
         return _files[file]
     if not file.is_file():
-        raise DamagedFileError(path, "Python file with a Kernel", "there is no such file")
+        problem = "there is no such file" + (
+            "" if Path(path).is_absolute() else f" in {Path.cwd()}"
+        )
+        raise DamagedFileError(path, "Python file with a Kernel", problem)
     name = f"tirgym_file_{len(_files)}_{re.sub('[^0-9A-Za-z_]', '_', file.stem)}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from tirgym.harness.trace import Trace
-from tirgym.kernels_suite.kernel import Split
+from tirgym.kernels_suite.kernel import Split, Workload
 from tirgym.kernels_suite.registry import list_kernels, load_workload, split_of
 
 Cli = Callable[..., Any]
@@ -23,6 +25,15 @@ def test_list_kernels_is_the_table(cli: Cli) -> None:
     assert [row["kernel"] for row in rows] == [kernel.name for kernel in list_kernels()]
     for row in rows:
         assert load_workload(row["uri"]).shape == row["shape"]
+
+
+def test_a_narrow_terminal_cuts_no_uri(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tirgym.cli.output.result_console", lambda: Console(file=sys.stdout, width=40)
+    )
+    text = cli("list").out
+    for kernel in list_kernels():
+        assert Workload.of(kernel).uri in text
 
 
 def test_list_by_suite_and_split(cli: Cli) -> None:

@@ -63,6 +63,9 @@ def test_optimize_for_people(cli: Cli, tmp_path: Path) -> None:
     assert "unscheduled" in done.out
     assert "best of 2 trials" in done.out
     assert str(trace) in done.out
+    ordinary = tmp_path / "ordinary"
+    ordinary.touch()
+    assert trace.stat().st_mode == ordinary.stat().st_mode
 
 
 def test_verify_sets_claim_and_number_side_by_side(
@@ -223,7 +226,8 @@ def test_a_talkative_kernel_and_agent_leave_stdout_to_the_result(
     (tmp_path / "loud_agent.py").write_text(
         "class Loud:\n    name = 'loud'\n    def run(self, search):\n        print('agent')\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)  # where --agent finds the module
     kernel = ("optimize", f"{tmp_path}/loud.py:my_kernel", "-s", "n=32")
     done = cli(*kernel, "--agent", "loud_agent:Loud", "--json")
     assert done.json()["agent"] == "loud"

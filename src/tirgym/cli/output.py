@@ -81,15 +81,28 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Print a table to stdout; a column whose name starts with ">" is right-aligned."""
+    """Print a table to stdout; a column whose name starts with ">" is right-aligned.
+
+    Cells are never cut or folded, since they are there to be copied: on a narrow terminal the
+    column names fold, then the terminal wraps the lines.
+    """
     names = list(columns)
+    cells = [[Text("" if cell is None else str(cell)) for cell in row] for row in rows]
+    widths = [max((row[at].cell_len for row in cells), default=0) for at in range(len(names))]
     made = Table(box=None, pad_edge=False, show_header=any(names))
-    for column in names:
+    for column, width in zip(names, widths, strict=True):
         right = column.startswith(">")
-        made.add_column(column.removeprefix(">"), justify="right" if right else "left")
-    for row in rows:
-        made.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        made.add_column(
+            column.removeprefix(">"), justify="right" if right else "left", min_width=width
+        )
+    for row in cells:
+        made.add_row(*row)
     console = result_console()
+    longest_words = [
+        max((len(word) for word in name.removeprefix(">").split()), default=0) for name in names
+    ]
+    needed = sum(map(max, widths, longest_words)) + 2 * len(names)
+    console.width = max(console.width, needed)
     if title:
         console.print(title, soft_wrap=True)
     console.print(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -66,6 +67,8 @@ def optimize_command(
     _require_budget(trials, seconds, seed)
     workload = chosen_workload(kernel, shape)
     target = chosen_target(backend, arch, threads)
+    if ":" in agent:
+        sys.path.append(os.getcwd())  # an installed command, unlike python -m, does not look there
     player = make_agent(agent)
     if out is not None:
         require_writable(out, "--out")
@@ -151,6 +154,8 @@ def _report(result: OptimizeResult, out: Path | None, picture: Path | None) -> N
     title = f"{result.workload} on {result.target}"
     print_table(title, (*TIMING_COLUMNS, ">speedup"), rows)
     console.print()
+    if not result.trace.transforms:
+        console.print("no program was faster than the unscheduled one; more --trials may find one")
     for number, step in enumerate(result.trace.transforms, 1):
         console.print(f"{number:3}. {step}")
     for line in _diff(result.ir_before, result.ir_after):
