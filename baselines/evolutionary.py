@@ -38,6 +38,8 @@ class Args:
 
     population: int = 32
     """programs in each generation"""
+    answers: int = 20
+    """questions of a kernel beyond which fewer are bred, so that breeding takes as long on each"""
     generations: int = 3
     """generations bred between two batches"""
     samples: int = 64
@@ -66,6 +68,9 @@ class Args:
     """half-way states that are kept, so that relatives need not be built from the start"""
 
 
+_COUNTS = ("population", "answers", "generations", "samples", "batch", "elite", "fruitless")
+
+
 @dataclass(slots=True)
 class _Individual:
     """A finished walk; times are natural logarithms of µs."""
@@ -85,7 +90,7 @@ class EvolutionaryAgent:
 
     def __init__(self, **options: Any) -> None:
         self.args = args = Args(**options)
-        for field in ("population", "generations", "samples", "batch", "elite", "fruitless"):
+        for field in _COUNTS:
             if getattr(args, field) < 1:
                 raise InvalidValueError(
                     f"{field} of agent evolutionary", getattr(args, field), "at least 1"
@@ -116,6 +121,8 @@ class _Run:
         self.known: list[tuple[_Individual, float]] = []
         """measured ones with their time"""
         self.naive = 0.0
+        self.share = 1.0
+        """of the population and samples that are bred"""
 
     def play(self) -> None:
         """Breed and measure until the budget is spent or nothing new turns up."""
@@ -126,9 +133,10 @@ class _Run:
             self.naive = math.log(evaluation.measurement.latency_us)
         static = self._build(lambda question: question.default)
         self.seen[static.program.ir_key] = static
+        self.share = min(1.0, self.args.answers / max(1, len(static.values)))
         if not self._measure(static):
             return
-        for _ in range(self.args.samples):
+        for _ in range(max(1, round(self.share * self.args.samples))):
             self._join(self._sample())
             if self.search.out_of_time():
                 return
@@ -226,7 +234,7 @@ class _Run:
         """One generation; newcomers join the pool."""
         args, rng = self.args, self.rng
         parents = self._parents()
-        for _ in range(args.population):
+        for _ in range(max(1, round(self.share * args.population))):
             if self.search.out_of_time():
                 return
             if rng.random() < args.fresh:

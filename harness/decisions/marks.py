@@ -88,7 +88,7 @@ class Vectorise:
             return None
         extent = state.nest.loops[loop].extent
         counts = [n for n in divisors(extent, MAX_LANES) if n & (n - 1) == 0]
-        if len(counts) < 2 or attempt(state, *self._steps(loop, extent, counts[1])) is None:
+        if len(counts) < 2 or not self._possible(state, loop, extent, counts[1]):
             return None
         options = (Option("none", 1), *(Option(f"{n} lanes", n) for n in counts[1:]))
         return Question(
@@ -109,6 +109,12 @@ class Vectorise:
             return Next(state)
         extent = state.nest.loops[loop].extent
         return Next(attempt(state, *self._steps(loop, extent, value)) or state)
+
+    def _possible(self, program: TensorIRProgram, loop: int, extent: int, lanes: int) -> bool:
+        """Whether any lanes are legal: a loop that is short enough is asked as it is, without a split."""
+        if extent <= MAX_LANES:
+            return program.why_illegal(Vectorize(loop)) is None
+        return attempt(program, *self._steps(loop, extent, lanes)) is not None
 
     def _steps(self, loop: int, extent: int, lanes: int) -> tuple[Transform, ...]:
         if lanes == extent:

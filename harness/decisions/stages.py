@@ -32,6 +32,9 @@ from tirgym.harness.transforms.split import Split
 
 __all__ = ["Inline", "Locate", "Partial", "Sketch", "epilogue"]
 
+MAX_PLACES = 6
+"""Loops that a block is offered to be computed in; further in, tiles are too small to keep lanes."""
+
 
 def _consumers(program: TensorIRProgram, block: Block) -> list[Block]:
     return [program.nest.blocks[i] for i in program.facts.consumers[block.index]]
@@ -208,12 +211,12 @@ def _innermost(program: TensorIRProgram, name: str) -> int:
 
 
 def _shared(program: TensorIRProgram, block: Block) -> list[int]:
-    """Loops around every consumer, outermost first."""
+    """Loops around every consumer, outermost first, as many as are offered."""
     consumers = _consumers(program, block)
     if not consumers:
         return []
     chains = [set(consumer.chain) for consumer in consumers]
-    return [i for i in consumers[0].chain if all(i in chain for chain in chains)]
+    return [i for i in consumers[0].chain if all(i in chain for chain in chains)][:MAX_PLACES]
 
 
 PLAIN, TILED, OUTER, INNER = range(4)
