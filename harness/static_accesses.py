@@ -94,7 +94,7 @@ def access_plan(facts: BlockFacts) -> AccessPlan:
 
 
 def _access_key(access: Access) -> tuple[Any, ...]:
-    region = [(tuple(start.coefficients.items()), extent) for start, extent in access.region]
+    region = [(tuple(s.coefficients.items()), s.exact, extent) for s, extent in access.region]
     return (access.buffer.handle, *region)
 
 

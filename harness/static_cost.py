@@ -157,13 +157,14 @@ class StaticCostModel:
         shapes = [
             (loop.var, max(1, loop.extent), loop.kind, len(loop.blocks) == 1) for loop in loops
         ]
-        marked = {loop.index for loop in loops if loop.annotated}
+        limits = {loop.index: _pragma_limit(loop.node) for loop in loops if loop.annotated}
         costs = []
         for block in nest.blocks:
             chain = block.chain
             around = tuple([shapes[i] for i in chain[::-1]])
-            if marked and not marked.isdisjoint(chain):
-                around = _unrolled(nest, chain, around)
+            if limits:
+                limit = max([limits.get(i, 0) for i in chain], default=0)
+                around = _unrolled(around, limit) if limit else around
             realize = block.realize
             key = (hash(realize), around)
             hit = self._costs.get(key)
@@ -206,14 +207,11 @@ _Shape = tuple[int, int, int, bool]
 """The fields of a `LoopShape`."""
 
 
-def _unrolled(
-    nest: LoopNest, chain: tuple[int, ...], around: tuple[_Shape, ...]
-) -> tuple[_Shape, ...]:
-    """The loops `around` a block, innermost first; what an unroll pragma unrolls is unrolled.
+def _unrolled(around: tuple[_Shape, ...], limit: int) -> tuple[_Shape, ...]:
+    """The loops `around` a block, innermost first; what a pragma unrolls is UNROLLED.
 
-    TVM unrolls below the pragma while the product of the extents stays within its limit.
+    TVM unrolls below the pragma while the product of the extents stays within its `limit`.
     """
-    limit = max([_pragma_limit(nest.loops[i].node) for i in chain])
     shapes = list(around)
     steps = 1
     for i, (variable, extent, kind, alone) in enumerate(around):

@@ -73,6 +73,8 @@ def footprints(accesses: tuple[BoundAccess, ...], loops: list[tuple[int, int]]) 
     boxes = [_box(access.steps, each) for access, each in zip(distinct, counts, strict=True)]
     last = _by_buffer(distinct, boxes)
     levels = [last]
+    lines = [_total(last, LINES)]
+    pages = [_total(last, PAGES)]
     for variable, extent in loops:
         changed = False
         if extent > 1:
@@ -90,11 +92,19 @@ def footprints(accesses: tuple[BoundAccess, ...], loops: list[tuple[int, int]]) 
                     changed = True
         if changed:
             last = _by_buffer(distinct, boxes)
+            lines.append(_total(last, LINES))
+            pages.append(_total(last, PAGES))
+        else:
+            lines.append(lines[-1])
+            pages.append(pages[-1])
         levels.append(last)
-    lines = tuple([sum([box[0] for box in level.values()]) for level in levels])
-    pages = tuple([sum([box[1] for box in level.values()]) for level in levels])
     extents = tuple([extent for _, extent in loops])
-    return Touched(tuple(levels), (lines, pages), extents, writes, reads, {})
+    return Touched(tuple(levels), (tuple(lines), tuple(pages)), extents, writes, reads, {})
+
+
+def _total(boxes: Footprint, kind: int) -> float:
+    """Lines or pages of all buffers together."""
+    return sum([box[kind] for box in boxes.values()])
 
 
 def _by_buffer(accesses: list[BoundAccess], boxes: list[Box]) -> Footprint:
@@ -188,7 +198,7 @@ class LoopTree:
         self.writes = {buffer for mine in blocks for buffer in mine.writes}
         self.foreign = [tuple([b in self.writes for b in mine.reads]) for mine in blocks]
         self.totals = [
-            {node: sum([box[kind] for box in boxes.values()]) for node, boxes in touched.items()}
+            {node: _total(boxes, kind) for node, boxes in touched.items()}
             for kind in (LINES, PAGES)
         ]
 

@@ -1,12 +1,15 @@
 """`TensorIREncoder`: TensorIR programs as graphs and as numbered loop trees.
 
-Hot path: everything that depends on a block and its bindings alone is computed once for each
-`SBlockRealize` node, which TVM shares between schedule copies.
+Hot path: rows are kept as bytes. Those of blocks and strides are made once for each block with its
+bindings, which TVM shares between schedule copies; those of loops once for each set of values.
 """
 
 from __future__ import annotations
 
 import math
+import struct
+from functools import lru_cache
+from itertools import pairwise, repeat
 from typing import cast
 
 import numpy as np
@@ -14,68 +17,91 @@ import tvm.tirx as tx
 from numpy.typing import NDArray
 
 from tirgym.harness.program import Program
+from tirgym.harness.target import Target
 from tirgym.harness.tensorir.nest import REDUCE, Block, Buffer, LoopNest, NodeCache
 from tirgym.harness.tensorir.program import TensorIRProgram
-from tirgym.spaces.graph import (
-    BOUND,
-    COLUMNS,
-    EDGE_FEATURES,
-    NODE_FEATURES,
-    IRGraph,
-    NodeType,
-)
+from tirgym.spaces.graph import EDGE_FEATURES, NODE_FEATURES, IRGraph, NodeType
 from tirgym.spaces.hardware import hardware_features
-from tirgym.spaces.tensorir_blocks import LOG_TABLE, BlockView, block_view, log_of
+from tirgym.spaces.tensorir_blocks import BlockView, block_row, block_view, log_of, node_row
 
 __all__ = ["TensorIREncoder"]
 
-_POWER = [0.0, *(log_of(x & -x) for x in range(1, LOG_TABLE))]
 _KINDS = [tuple(float(kind == i) for i in range(5)) for kind in range(5)]
 _BODIES = {"loop": (1.0, 0.0, 0.0), "block": (0.0, 1.0, 0.0), "sequence": (0.0, 0.0, 1.0)}
 _OTHER_BODY = (0.0, 0.0, 0.0)
 _WIDTH, _EDGE_WIDTH = len(NODE_FEATURES), len(EDGE_FEATURES)
-_COLUMNS = [COLUMNS[kind] for kind in NodeType]
-_SURELY_BOUNDED = 60
-"""Up to this many loops and blocks every feature is within BOUND by construction."""
+_NO_FEATURES = bytes(4 * _EDGE_WIDTH)
+
+_BUFFERS = NodeCache(1 << 10)
 
 
-_SHAPES = NodeCache(1 << 10)
+@lru_cache(maxsize=64)
+def _hardware_row(target: Target) -> bytes:
+    return node_row(NodeType.HARDWARE, hardware_features(target))
 
 
-def _loop_rows(nest: LoopNest, views: list[BlockView]) -> tuple[list[float], list[int]]:
-    """Feature rows of all loops, flat, and the product of extents down to each loop."""
+@lru_cache(maxsize=1 << 14)
+def _loop_row(
+    extent: int,
+    trips: int,
+    kind: int,
+    annotated: bool,
+    depth: int,
+    blocks: int,
+    spatial: bool,
+    reduce: bool,
+    body: str,
+) -> bytes:
+    features = (
+        log_of(extent),
+        *_KINDS[kind],
+        1.0 if annotated else 0.0,
+        depth / 8,
+        log_of(trips),
+        log_of(extent & -extent),
+        blocks / 8,
+        1.0 if spatial else 0.0,
+        1.0 if reduce else 0.0,
+        *_BODIES.get(body, _OTHER_BODY),
+    )
+    return node_row(NodeType.LOOP, features)
+
+
+def _loop_rows(nest: LoopNest, views: list[BlockView]) -> tuple[list[bytes], list[int]]:
+    """Feature rows of all loops, and the product of extents down to each loop."""
     spatial, reduce = set[int](), set[int]()
     for view in views:
         spatial.update(view.spatial)
         reduce.update(view.reduce)
-    flat: list[float] = []
+    rows: list[bytes] = []
     trips: list[int] = []
     for loop in nest.loops:
         extent, parent, var = max(loop.extent, 1), loop.parent, loop.var
         total = extent if parent < 0 else extent * trips[parent]
         trips.append(total)
-        flat += (
-            log_of(extent),
-            *_KINDS[loop.kind],
-            1.0 if loop.annotated else 0.0,
-            len(loop.chain) / 8,
-            log_of(total),
-            _POWER[extent] if extent < LOG_TABLE else log_of(extent & -extent),
-            len(loop.blocks) / 8,
-            1.0 if var in spatial else 0.0,
-            1.0 if var in reduce else 0.0,
-            *_BODIES.get(loop.body, _OTHER_BODY),
+        rows.append(
+            _loop_row(
+                extent,
+                total,
+                loop.kind,
+                loop.annotated,
+                len(loop.chain),
+                len(loop.blocks),
+                var in spatial,
+                var in reduce,
+                loop.body,
+            )
         )
-    return flat, trips
+    return rows, trips
 
 
-def _buffer_shape(buffer: Buffer) -> tuple[float, ...]:
-    """Buffer features that depend on the buffer alone; cached."""
-    hit = _SHAPES.entries.get(buffer.handle)
+def _buffer_rows(buffer: Buffer) -> tuple[bytes, bytes, bytes]:
+    """Rows of a buffer: of an intermediate, of an input, of an output; cached."""
+    hit = _BUFFERS.entries.get(buffer.handle)
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
     elements = math.prod(max(extent, 1) for extent in buffer.shape)
-    row = (
+    features = (
         log_of(elements),
         log_of(max(buffer.nbytes, 0)),
         len(buffer.shape) / 8,
@@ -84,7 +110,10 @@ def _buffer_shape(buffer: Buffer) -> tuple[float, ...]:
         1.0 if "float" in buffer.dtype else 0.0,
         0.0 if buffer.scope == "global" else 1.0,
     )
-    return _SHAPES.put(buffer.node, row)  # type: ignore[no-any-return]
+    made = tuple(
+        node_row(NodeType.BUFFER, (*features, *use)) for use in ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0))
+    )
+    return _BUFFERS.put(buffer.node, made)  # type: ignore[no-any-return]
 
 
 def _structure(nest: LoopNest, first_block: int) -> tuple[list[int], list[int], list[int]]:
@@ -93,20 +122,29 @@ def _structure(nest: LoopNest, first_block: int) -> tuple[list[int], list[int], 
     sources: list[int] = []
     targets: list[int] = []
     last: dict[int, int] = {}
-    for block in nest.blocks:
-        index = block.index
-        chain = [loop + 1 for loop in block.chain if nest.loops[loop].blocks[0] == index]
-        parent = block.chain[-len(chain) - 1] + 1 if len(chain) < len(block.chain) else 0
-        for node in (*chain, first_block + index):
-            before = last.get(parent)
-            if before is not None:
-                types.append(1)
-                sources.append(before)
-                targets.append(node)
-            types.append(0)
-            sources.append(parent)
-            targets.append(node)
-            last[parent] = parent = node
+    shown = 0
+    for node, block in enumerate(nest.blocks, first_block):
+        chain = block.chain
+        new = len(chain)
+        while new and chain[new - 1] >= shown:
+            new -= 1
+        parent = chain[new - 1] + 1 if new else 0
+        path = [loop + 1 for loop in chain[new:]]
+        if path:
+            shown = path[-1]
+        path.append(node)
+        before = last.get(parent)
+        if before is not None:
+            types.append(1)
+            sources.append(before)
+            targets.append(path[0])
+        last[parent] = path[0]
+        types += repeat(0, len(path))
+        sources.append(parent)
+        sources += path[:-1]
+        targets += path
+        for inner, below in pairwise(path):
+            last[inner] = below
     return types, sources, targets
 
 
@@ -128,47 +166,27 @@ class TensorIREncoder:
                     number[handle] = len(buffers)
                     buffers.append(buffer)
         counts = (1, len(nest.loops), len(nest.blocks), len(buffers))
-        nodes = self._nodes(program, views, buffers, counts)
+        nodes = self._nodes(program, views, buffers)
         types, links, edges = self._edges(nest, views, number, counts)
-        for array in (nodes, types, links, edges):
-            array.flags.writeable = False
         return IRGraph(counts, nodes, edges, types, links)
 
     def _nodes(
-        self,
-        program: TensorIRProgram,
-        views: list[BlockView],
-        buffers: list[Buffer],
-        counts: tuple[int, int, int, int],
+        self, program: TensorIRProgram, views: list[BlockView], buffers: list[Buffer]
     ) -> NDArray[np.float32]:
         nest = program.nest
-        loops, trips = _loop_rows(nest, views)
-        blocks: list[float] = []
+        rows, trips = _loop_rows(nest, views)
+        rows.insert(0, _hardware_row(program.target))
         for block, view in zip(nest.blocks, views, strict=True):
             chain = block.chain
-            blocks += (view.shared.log_instances, log_of(trips[chain[-1]]) if chain else log_of(1))
-            blocks += view.head
-            blocks.append(len(chain) / 8)
-            blocks += view.tail
+            rows.append(block_row(view, trips[chain[-1]] if chain else 1, len(chain)))
         inner = program.facts.intermediates
-        written = {handle for view in views for handle in view.shared.handles[view.shared.reads :]}
-        shapes: list[float] = []
+        written: set[int] = set()
+        for view in views:
+            written.update(view.shared.handles[view.shared.reads :])
         for buffer in buffers:
-            parameter = buffer.handle not in inner
-            shapes += _buffer_shape(buffer)
-            shapes += (1.0, 1.0 if buffer.handle in written else 0.0) if parameter else (0.0, 0.0)
-        nodes = np.zeros((sum(counts), _WIDTH), np.float32)
-        start = 0
-        rows = (hardware_features(program.target), loops, blocks, shapes)
-        for kind, (count, flat) in enumerate(zip(counts, rows, strict=True)):
-            end = start + count
-            if count:
-                nodes[start:end, kind] = 1.0
-                nodes[start:end, _COLUMNS[kind]] = np.array(flat, np.float32).reshape(count, -1)
-            start = end
-        if counts[1] > _SURELY_BOUNDED or counts[2] > _SURELY_BOUNDED:
-            np.clip(nodes, -BOUND, BOUND, out=nodes)
-        return nodes
+            handle = buffer.handle
+            rows.append(_buffer_rows(buffer)[0 if handle in inner else 1 + (handle in written)])
+        return np.frombuffer(b"".join(rows), np.float32).reshape(-1, _WIDTH)
 
     def _edges(
         self,
@@ -180,22 +198,25 @@ class TensorIREncoder:
         first_block = 1 + counts[1]
         first_buffer = first_block + counts[2]
         types, sources, targets = _structure(nest, first_block)
-        rows = [np.zeros((len(types), _EDGE_WIDTH), np.float32)]
+        rows = [_NO_FEATURES * len(types)]
         loop_node = {loop.var: loop.index + 1 for loop in nest.loops}
         for node, view in enumerate(views, first_block):
             at = [first_buffer + number[handle] for handle in view.shared.handles]
             reads = view.shared.reads
-            writes = len(at) - reads
             types += view.edge_types
             sources += at[:reads]
-            sources += [node] * writes
-            sources += [loop_node.get(var, 0) for var in view.stride_vars]
-            targets += [node] * reads
+            sources += repeat(node, len(at) - reads)
+            sources += map(loop_node.get, view.stride_vars, repeat(0))
+            targets += repeat(node, reads)
             targets += at[reads:]
-            targets += [at[access] for access in view.stride_accesses]
+            targets += map(at.__getitem__, view.stride_accesses)
             rows.append(view.edge_rows)
-        links = np.array(sources + targets, np.int32).reshape(2, -1)
-        return np.array(types, np.int32), links, np.concatenate(rows)
+        count = len(types)
+        numbers = struct.pack(f"{3 * count}i", *sources, *targets, *types)
+        integers = np.frombuffer(numbers, np.int32)
+        links = integers[: 2 * count].reshape(2, -1)
+        edges = np.frombuffer(b"".join(rows), np.float32).reshape(-1, _EDGE_WIDTH)
+        return integers[2 * count :], links, edges
 
     def tree(self, program: Program) -> list[str]:
         """One line for each loop and block, indented by depth."""

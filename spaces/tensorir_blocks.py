@@ -6,12 +6,13 @@ Cached by node, which TVM shares between schedule copies.
 from __future__ import annotations
 
 import math
+import struct
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
-import numpy as np
 import tvm.tirx as tx
-from numpy.typing import NDArray
 from tvm.ir.expr import Call, Expr, TensorLoad
 
 from tirgym.harness.tensorir.nest import (
@@ -24,22 +25,30 @@ from tirgym.harness.tensorir.nest import (
     Linear,
     NodeCache,
 )
-from tirgym.spaces.graph import BOUND, EDGE_FEATURES, EdgeType
+from tirgym.spaces.graph import BOUND, COLUMNS, EDGE_FEATURES, NODE_FEATURES, EdgeType, NodeType
 
-__all__ = ["LOG_TABLE", "BlockShared", "BlockView", "block_view", "log_of"]
+__all__ = ["BlockShared", "BlockView", "block_row", "block_view", "log_of", "node_row"]
 
-LOG_TABLE = 1 << 14
-_LOG = [math.log2(1 + x) / 16 for x in range(LOG_TABLE)]
-_EDGE_WIDTH = len(EDGE_FEATURES)
+_LOG_TABLE = 1 << 14
+_LOG = [math.log2(1 + x) / 16 for x in range(_LOG_TABLE)]
 _READ_STRIDE, _WRITE_STRIDE = int(EdgeType.READ_STRIDE), int(EdgeType.WRITE_STRIDE)
 _NO_STRIDE = (0.0, True)
+_ROW = f"{len(NODE_FEATURES)}f"
 
 
 def log_of(x: float) -> float:
     """log2(1 + x) / 16, at most BOUND."""
-    if 0 <= x < LOG_TABLE:
+    if 0 <= x < _LOG_TABLE:
         return _LOG[int(x)]
     return min(math.log2(1 + max(x, 0)) / 16, BOUND)
+
+
+def node_row(kind: NodeType, features: Sequence[float]) -> bytes:
+    """The float32 row of a node with the features of its kind, in [-BOUND, BOUND]."""
+    row = [0.0] * len(NODE_FEATURES)
+    row[kind] = 1.0
+    row[COLUMNS[kind]] = [min(max(x, -BOUND), BOUND) for x in features]
+    return struct.pack(_ROW, *row)
 
 
 class BlockShared(NamedTuple):
@@ -79,12 +88,14 @@ class BlockView(NamedTuple):
     """access of each stride edge"""
     edge_types: tuple[int, ...]
     """of reads, writes and strides"""
-    edge_rows: NDArray[np.float32]
-    """(len(edge_types), EDGE_FEATURES)"""
+    edge_rows: bytes
+    """float32 (len(edge_types), EDGE_FEATURES)"""
     spatial: tuple[int, ...]
     """handles of loop variables that move a spatial iterator"""
     reduce: tuple[int, ...]
     """handles of loop variables that move a reduction iterator"""
+    rows: dict[tuple[int, int], bytes]
+    """filled by `block_row`"""
 
 
 _VIEWS = NodeCache(1 << 10)
@@ -224,9 +235,10 @@ def _make_view(block: Block) -> BlockView:
         stride_vars=tuple(variables),
         stride_accesses=tuple(moved),
         edge_types=tuple(types),
-        edge_rows=np.array(rows, np.float32).reshape(-1, _EDGE_WIDTH),
+        edge_rows=struct.pack(f"{len(EDGE_FEATURES) * len(rows)}f", *chain.from_iterable(rows)),
         spatial=_moved_by(facts, bindings, SPATIAL),
         reduce=_moved_by(facts, bindings, REDUCE),
+        rows={},
     )
 
 
@@ -236,3 +248,12 @@ def block_view(block: Block) -> BlockView:
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
     return _VIEWS.put(block.realize, _make_view(block))  # type: ignore[no-any-return]
+
+
+def block_row(view: BlockView, trips: int, depth: int) -> bytes:
+    """The node row of a block below `depth` loops of `trips` iterations together; cached."""
+    row = view.rows.get((trips, depth))
+    if row is None:
+        features = (view.shared.log_instances, log_of(trips), *view.head, depth / 8, *view.tail)
+        row = view.rows[trips, depth] = node_row(NodeType.BLOCK, features)
+    return row
