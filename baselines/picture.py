@@ -129,7 +129,9 @@ def _draw_model(axes: Any, trials: Sequence[Trial]) -> None:
     axes.plot([low, high], [low, high], color="#888888", linewidth=0.8, linestyle=":")
     axes.set(xscale="log", yscale="log")
     if len(points) > 2:
-        axes.set_title(f"rank correlation {_spearman(predicted, measured):.2f}", fontsize=10)
+        axes.set_title(
+            f"rank correlation {_spearman(predicted, measured):.2f}; darker: later", fontsize=10
+        )
 
 
 def _spearman(left: Any, right: Any) -> float:

@@ -24,6 +24,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "split": (["list", "--split", "dev"], "train, val, test"),
     "split of agents": (["list", "agents", "--split", "train"], "only the list of kernels"),
     "kernel": (["show", "matmull"], "did you mean 'matmul'"),
+    "trace for a kernel": (["optimize", "{tmp}/good.json"], "not a trace"),
     "kernel file": (["show", "{tmp}/none.py:k"], "no such file"),
     "kernel in a file": (["show", "{tmp}/kernels.py:k"], "no_reference"),
     "kernel file elsewhere": (["show", "none.py:k"], "no such file in /"),

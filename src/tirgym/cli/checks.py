@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tirgym.cli.options import JsonFlag
-from tirgym.cli.output import print_json, print_table, progress_bar, result_console, working
+from tirgym.cli.output import (
+    counted,
+    print_json,
+    print_table,
+    progress_bar,
+    result_console,
+    working,
+)
 from tirgym.cli.records import speedup_text
 
 if TYPE_CHECKING:
@@ -44,7 +51,9 @@ def lint_command(
         for finding in report.findings:
             console.print(f"{finding.kernel}: {finding.rule}: {finding.message}")
         count, seconds = len(report.kernels), report.seconds
-        console.print(f"{len(report.findings)} findings on {count} kernels in {seconds:.0f} s")
+        console.print(
+            f"{len(report.findings)} findings on {counted(count, 'kernel')} in {seconds:.0f} s"
+        )
     if not report.ok:
         raise typer.Exit(1)
 
@@ -115,6 +124,6 @@ def _report_mutants(report: SelftestReport) -> None:
             console.print(f"unbroken, but {control.status}: {control.kernel}: {control.message}")
     killed, total = len(report.mutants) - len(report.survivors), len(report.mutants)
     console.print(
-        f"{killed} of {total} mutants of {len(report.controls)} kernels rejected "
+        f"{killed} of {total} mutants of {counted(len(report.controls), 'kernel')} rejected "
         f"({report.kill_rate:.1%}) in {report.seconds:.0f} s"
     )

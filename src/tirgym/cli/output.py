@@ -20,7 +20,15 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["note", "print_json", "print_table", "progress_bar", "result_console", "working"]
+__all__ = [
+    "counted",
+    "note",
+    "print_json",
+    "print_table",
+    "progress_bar",
+    "result_console",
+    "working",
+]
 
 
 def result_console() -> Console:
@@ -63,6 +71,11 @@ def working(title: str) -> Iterator[Callable[[str], None]]:
 def note(message: str) -> None:
     """Write one line to stderr."""
     print(f"tirgym: {message}", file=sys.stderr)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 kernel`, `3 kernels`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def print_json(record: Mapping[str, Any]) -> None:

@@ -91,6 +91,11 @@ def parse_shape(texts: Sequence[str], workload: Workload) -> Workload:
 
 def chosen_workload(kernel: str, shape: Sequence[str] | None) -> Workload:
     """The workload that `kernel` names (suite name, URI or file.py:name) at `shape`."""
+    if kernel.endswith(".json"):
+        accepted = (
+            "a kernel, not a trace (show, profile, verify, replay, compare, export take traces)"
+        )
+        raise InvalidValueError("kernel", kernel, accepted)
     workload = named_workload(kernel)
     return parse_shape(shape, workload) if shape else workload
 
