@@ -162,13 +162,24 @@ def _length(rng: np.random.Generator) -> int:
 def _after_split(
     program: Program, split: Any, vocabulary: Vocabulary, rng: np.random.Generator
 ) -> Program:
-    """Sink the new inner loop some way, then perhaps vectorize or unroll it where it ended."""
+    """Sink the new inner loop some way, then perhaps make something of it where it ended."""
     inner, far = split.loop + 1, _length(rng)
     before = len(program.steps)
     program = _row(program, "Reorder", iter(range(inner, inner + far)), vocabulary)
     inner += len(program.steps) - before
-    finish = ("", "Vectorize", "Unroll")[rng.choice(3, p=(0.5, 0.35, 0.15))]
-    return _row(program, finish, iter((inner,)), vocabulary) if finish else program
+    finish = _FINISHES[rng.choice(len(_FINISHES), p=_FINISH_CHANCES)]
+    for name in finish:
+        after = _row(program, name, iter((inner,)), vocabulary)
+        if after is program:
+            break
+        program = after
+    return program
+
+
+_FINISHES = ((), ("Vectorize",), ("RFactor", "Vectorize"), ("Unroll",))
+"""What may become of the inner loop of a split; partial sums (RFactor) turn a reduction into lanes
+that can be vectorized."""
+_FINISH_CHANCES = (0.45, 0.3, 0.15, 0.1)
 
 
 def _after_reorder(
