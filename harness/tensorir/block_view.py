@@ -24,9 +24,9 @@ from tvm.tirx import (
     SeqStmt,
     Var,
 )
-from tvm_ffi import structural_equal
+from tvm_ffi import Object, structural_equal
 
-from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block, NodeCache, linear
+from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block, NodeCache, items, linear
 
 __all__ = ["BlockView", "block_view", "expression_size"]
 
@@ -73,6 +73,10 @@ _BODIES = NodeCache(1 << 11)
 _SIZES = NodeCache(1 << 11)
 
 _LEAVES = frozenset({Var, IntImm, FloatImm})
+_SINGLE = ("a", "b", "value", "condition", "true_value", "false_value", "body")
+_SEVERAL = ("args", "indices", "seq")
+_FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+"""those of `_SINGLE` and `_SEVERAL` that a type of node has"""
 
 
 def _mentions(expr: Any, buffer: int) -> bool:
@@ -99,14 +103,23 @@ def _parts(body: Any) -> Iterator[Any]:
     while stack:
         item = stack.pop()
         yield item
-        if type(item) in _LEAVES:
+        kind = type(item)
+        if kind in _LEAVES:
             continue
-        for part in ("a", "b", "value", "condition", "true_value", "false_value", "body"):
-            child = getattr(item, part, None)
-            if hasattr(child, "_type_info") or hasattr(child, "ty"):
+        known = _FIELDS.get(kind)
+        if known is None:
+            known = _FIELDS[kind] = (
+                tuple([part for part in _SINGLE if hasattr(item, part)]),
+                tuple([part for part in _SEVERAL if hasattr(item, part)]),
+            )
+        for part in known[0]:
+            child = getattr(item, part)
+            if isinstance(child, Object):
                 stack.append(child)
-        for part in ("args", "indices", "seq"):
-            stack.extend(getattr(item, part, None) or ())
+        for part in known[1]:
+            children = getattr(item, part)
+            if children is not None:
+                stack.extend(items(children))
 
 
 def _mirrored(body: Any) -> frozenset[int]:

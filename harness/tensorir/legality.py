@@ -19,7 +19,7 @@ from tirgym.harness.tensorir.handles import Handles, new_schedule
 from tirgym.harness.tensorir.rule_limits import missing
 from tirgym.harness.tensorir.rule_storage import meaningful, parameters
 from tirgym.harness.tensorir.rules import Refusal, first_refusal, rules_for
-from tirgym.harness.tensorir.shortcuts import SHORTCUTS, Verdict
+from tirgym.harness.tensorir.shortcuts import MOVERS, SHORTCUTS, Verdict
 from tirgym.harness.transforms.base import Transform
 from tirgym.harness.vocabulary import Row, Vocabulary
 
@@ -90,15 +90,19 @@ class _Plan(NamedTuple):
     shortcut: Callable[[Facts, Any, int], Verdict] | None
     row_refusals: tuple[Refusal, ...]
     """rules that look at other parameters too"""
-    rows: tuple[Row, ...]
-    """those whose parameters mean something"""
+    rows: tuple[tuple[int, Row], ...]
+    """those whose parameters mean something, with their number in the vocabulary"""
+    movers: Callable[[Facts], int] | None
+    """for rows that name a block besides the node: the blocks worth asking about"""
 
 
 @lru_cache(maxsize=16)
 def _plans(vocabulary: Vocabulary) -> tuple[_Plan, ...]:
     found = []
+    number = 0
     for group in vocabulary.groups:
-        rows = tuple(r for r in group.rows if meaningful(r.prototype))
+        rows = tuple((i, r) for i, r in enumerate(group.rows, number) if meaningful(r.prototype))
+        number += len(group.rows)
         if rows:
             shortcut = SHORTCUTS.get(group.name)
             by_group = tuple(r.refused for r in rules_for(group.name, by_row=False))
@@ -107,32 +111,44 @@ def _plans(vocabulary: Vocabulary) -> tuple[_Plan, ...]:
                 for r in rules_for(group.name, by_row=True)
                 if r.refused not in (missing, parameters)
             )
-            prototype = rows[0].prototype
-            found.append(_Plan(group.node_field, prototype, by_group, shortcut, by_row, rows))
+            prototype, movers = rows[0][1].prototype, MOVERS.get(group.name)
+            found.append(
+                _Plan(group.node_field, prototype, by_group, shortcut, by_row, rows, movers)
+            )
     return tuple(found)
+
+
+@lru_cache(maxsize=16)
+def _places(vocabulary: Vocabulary) -> tuple[int, int, NDArray[np.intp]]:
+    """Number of rows, bytes of a bit set over nodes, and for each action its bit in all of them."""
+    rows = [row for group in vocabulary.groups for row in group.rows]
+    width = max((node for row in rows for node in row.actions), default=0) // 8 + 1
+    place = np.zeros(len(vocabulary), dtype=np.intp)
+    for number, row in enumerate(rows):
+        for node, action in row.actions.items():
+            place[action] = number * width * 8 + node
+    return len(rows), width, place
 
 
 def _make_mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
     """Rules and shortcuts decide by rows; what is left is tried on copies."""
     facts = program.facts
-    blocks = len(facts.blocks)
-    actions: list[int] = []
+    count, width, place = _places(vocabulary)
+    table = bytearray(count * width)
+    most = (1 << 8 * width) - 1
     for plan in _plans(vocabulary):
         asked = _asked(facts, plan)
         if not asked:
             continue
-        for row in plan.rows:
-            if row.block < blocks:
+        movers = facts.all_blocks if plan.movers is None else plan.movers(facts)
+        for number, row in plan.rows:
+            if row.block < 0 or movers >> row.block & 1:
                 legal = _legal_nodes(program, facts, plan, row, asked)
-                table = row.actions
-                while legal:
-                    low = legal & -legal
-                    action = table.get(low.bit_length() - 1)
-                    if action is not None:
-                        actions.append(action)
-                    legal ^= low
-    found = np.zeros(len(vocabulary), dtype=np.bool_)
-    found[actions] = True
+                if legal:
+                    here = number * width
+                    table[here : here + width] = (legal & most).to_bytes(width, "little")
+    bitmap = np.unpackbits(np.frombuffer(table, dtype=np.uint8), bitorder="little")
+    found = bitmap[place].view(np.bool_)
     found.setflags(write=False)
     return found
 

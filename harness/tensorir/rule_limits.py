@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tirgym.harness.tensorir.facts import Facts
+from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.nest import UNROLLED
 
 MAX_LOOPS = 40
@@ -37,7 +37,11 @@ def missing_read(facts: Facts, t: Any, asked: int) -> int:
     """The block has no read region of that number."""
     if t.read < 0:
         return EVERYTHING if facts.target.backend == "llvm" else 0
-    return sum(1 << b.index for b in facts.blocks if t.read >= len(b.facts.reads))
+    refused = 0
+    for block in facts.blocks:
+        if t.read >= len(block.facts.reads):
+            refused |= 1 << block.index
+    return refused
 
 
 def too_many_loops(facts: Facts, t: Any, asked: int) -> int:
@@ -55,7 +59,12 @@ def indivisible(facts: Facts, t: Any, asked: int) -> int:
     factor = t.factor
     if factor < 2:
         return EVERYTHING if facts.target.backend == "llvm" else 0
-    return sum(1 << x.index for x in facts.loops if x.extent % factor or x.extent <= factor)
+    refused, here = 0, 1
+    for extent in facts.extents:
+        if extent % factor or extent <= factor:
+            refused |= here
+        here <<= 1
+    return refused
 
 
 def imperfect(facts: Facts, t: Any, asked: int) -> int:
@@ -139,17 +148,23 @@ def not_outermost(facts: Facts, t: Any, asked: int) -> int:
 
 def nothing_to_decompose(facts: Facts, t: Any, asked: int) -> int:
     """No initialisation below."""
-    return sum(1 << i for i, block in enumerate(facts.first_init) if block < 0)
+    refused = 0
+    for i, block in enumerate(facts.first_init):
+        if block < 0:
+            refused |= 1 << i
+    return refused
 
 
 def rfactor_bytes(facts: Facts, t: Any, asked: int) -> int:
     """Partial results that need too much memory."""
     refused = 0
-    for loop in facts.loops:
-        if len(loop.blocks) == 1:
-            written = facts.blocks[loop.blocks[0]].facts.writes
-            if sum(w.buffer.nbytes for w in written) * loop.extent > MAX_BUFFER_BYTES:
-                refused |= 1 << loop.index
+    for block, chain in zip(facts.blocks, facts.chain, strict=True):
+        written = 0
+        for access in block.facts.writes:
+            written += access.buffer.nbytes
+        for i in block.chain if chain & facts.single & asked else ():
+            if written * facts.extents[i] > MAX_BUFFER_BYTES:
+                refused |= 1 << i & facts.single
     return refused
 
 
@@ -160,8 +175,7 @@ def thread_binding(facts: Facts, t: Any, asked: int) -> int:
 
 def second_pragma(facts: Facts, t: Any, asked: int) -> int:
     """A loop inside another one, or around a pragma."""
-    refused = facts.around(facts.annotated)
-    for loop in facts.loops:
-        if loop.parent >= 0 or facts.below[loop.index] & facts.annotated:
-            refused |= 1 << loop.index
+    refused = facts.nested | facts.around(facts.annotated)
+    for i in bits(facts.annotated):
+        refused |= facts.up[i]
     return refused

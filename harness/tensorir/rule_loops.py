@@ -165,11 +165,9 @@ def rfactor_repeats(facts: Facts, t: Any, asked: int) -> int:
     """RFactor of a reduction that runs more often than it has instances, or is marked."""
     refused = 0
     marked = facts.vectorized | facts.parallel
-    for loop in facts.loops:
-        if len(loop.blocks) == 1:
-            block = loop.blocks[0]
-            if not facts.once[block] or facts.chain[block] & marked:
-                refused |= 1 << loop.index
+    for once, chain in zip(facts.once, facts.chain, strict=True):
+        if not once or chain & marked:
+            refused |= chain & facts.single
     return refused
 
 
@@ -177,11 +175,10 @@ def rfactor_sibling(facts: Facts, t: Any, asked: int) -> int:
     """RFactor next to a block that sits directly in a loop above, or in none: the compiler breaks
     down."""
     refused = 0
-    for loop in facts.loops:
-        if len(loop.blocks) != 1:
-            continue
-        block = loop.blocks[0]
-        chain = facts.chain[block]
-        if any(c != block and not other & ~chain for c, other in enumerate(facts.chain)):
-            refused |= 1 << loop.index
+    for block, chain in enumerate(facts.chain):
+        if chain & asked & facts.single & ~refused:
+            for c, other in enumerate(facts.chain):
+                if c != block and not other & ~chain:
+                    refused |= chain & facts.single
+                    break
     return refused

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from tirgym.harness.tensorir.block_view import expression_size
-from tirgym.harness.tensorir.facts import Facts, bits, span
+from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.nest import SPATIAL
 from tirgym.harness.tensorir.rule_limits import EVERYTHING
 from tirgym.harness.tensorir.rule_loops import disjoint, injective
@@ -88,7 +88,7 @@ def left_behind(facts: Facts, t: Any, asked: int) -> int:
     The compiler may let such a block overwrite its own input in place, and the next round reads what
     the first one wrote.
     """
-    if all(facts.once):
+    if False not in facts.once:
         return 0
     refused = 0
     if t.node_field() == "loop":
@@ -188,37 +188,52 @@ def shifted_reads(facts: Facts, t: Any, asked: int) -> int:
 Box = tuple[tuple[tuple[tuple[int, float], ...], int], ...]
 
 
-def _box(facts: Facts, producer: int, outer: int) -> Box | None:
+Terms = list[tuple[float, int, int, int, bool]]
+"""of one iterator, ascending: coefficient, extent, loop as a bit, variable, within a division"""
+
+
+def _terms(facts: Facts, producer: int) -> list[Terms]:
+    """For each spatial iterator of a producer the loops that move it."""
+    block, bit, extents = facts.blocks[producer], facts.bit, facts.extents
+    found = []
+    for kind, binding in zip(block.facts.iter_types, block.bindings, strict=True):
+        if kind == SPATIAL:
+            terms = []
+            for var, coefficient in binding.coefficients.items():
+                here = bit.get(var, 0)
+                extent = extents[here.bit_length() - 1] if here else 1
+                if extent != 1:
+                    terms.append((coefficient, extent, here, var, var in binding.fuzzy))
+            terms.sort()
+            found.append(terms)
+    return found
+
+
+def _box(iterators: list[Terms], outer: int) -> Box | None:
     """What a producer covers in one iteration of the loops `outer`, by iterator.
 
     For each spatial iterator: coefficients of the outer variables, and extent. None if that is no
     dense box, or boxes of different iterations overlap without being equal.
     """
-    block = facts.blocks[producer]
     found = []
-    for kind, binding in zip(block.facts.iter_types, block.bindings, strict=True):
-        if kind != SPATIAL:
-            continue
-        inner, fixed = [], []
-        for var, coefficient in binding.coefficients.items():
-            here = facts.bit.get(var, 0)
-            extent = facts.loops[here.bit_length() - 1].extent if here else 1
-            if extent == 1:
-                continue
-            if here & outer:
-                fixed.append((var, coefficient, extent))
-            elif var in binding.fuzzy:
+    for terms in iterators:
+        fixed: list[tuple[int, float]] = []
+        size, least = 1, 0.0
+        moves = False
+        for coefficient, extent, loop, var, fuzzy in terms:
+            if loop & outer:
+                if not fixed:
+                    least = coefficient
+                fixed.append((var, coefficient))
+            elif fuzzy or coefficient != size:
                 return None
             else:
-                inner.append((coefficient, extent))
-        size = 1
-        for coefficient, extent in sorted(inner):
-            if coefficient != size:
-                return None
-            size *= extent
-        if inner and any(coefficient < size for _, coefficient, _ in fixed):
+                size *= extent
+                moves = True
+        if moves and fixed and least < size:
             return None
-        found.append((tuple(sorted((v, c) for v, c, _ in fixed)), size))
+        fixed.sort()
+        found.append((tuple(fixed), size))
     return tuple(found)
 
 
@@ -230,38 +245,54 @@ def scattered_region(facts: Facts, t: Any, asked: int) -> int:
         if facts.blocks[p].has_predicate or facts.views[p].plain_write is None:
             return EVERYTHING
         candidates &= facts.chain[p]
+    if not candidates:
+        return 0
+    parts = []
+    for p in producers:
+        reads = _read_by(facts, t.block, p)
+        if any(number < 0 for _, number in reads):
+            return EVERYTHING
+        parts.append((p, _terms(facts, p), reads))
     refused = 0
     for i in bits(candidates):
-        outer = 0
-        for j in facts.loops[i].chain:
-            outer |= 1 << j
-        if not _same_boxes(facts, t.block, producers, outer):
+        if not _same_boxes(facts, parts, facts.up[i]):
             refused |= 1 << i
     return refused
 
 
-def _same_boxes(facts: Facts, block: int, producers: list[int], outer: int) -> bool:
-    """Whether each iterator of `block` gets one and the same range from all producers."""
+def _read_by(facts: Facts, block: int, producer: int) -> list[tuple[int, int]]:
+    """Iterators of `block` with the spatial iterator of `producer` that each reads, -1 if none."""
+    made = facts.blocks[producer].facts
+    written = made.writes[0].buffer.handle
+    spatial = [k for k, kind in enumerate(made.iter_types) if kind == SPATIAL]
+    numbers = {k: number for number, k in enumerate(spatial)}
+    found = []
+    for read in facts.blocks[block].facts.reads:
+        if read.buffer.handle != written:
+            continue
+        plain = facts.views[producer].plain_write or ()
+        for (start, _), position in zip(read.region, plain, strict=True):
+            if position >= 0 and start.coefficients:
+                (handle,) = start.coefficients
+                found.append((handle, numbers.get(position, -1)))
+    return found
+
+
+def _same_boxes(
+    facts: Facts, parts: list[tuple[int, list[Terms], list[tuple[int, int]]]], outer: int
+) -> bool:
+    """Whether each iterator of a block gets one and the same range from all producers."""
     ranges: dict[int, object] = {}
     parallel = facts.parallel & outer
-    for p in producers:
-        box = _box(facts, p, outer)
+    for producer, iterators, reads in parts:
+        box = _box(iterators, outer)
         if box is None:
             return False
-        if parallel and not all(disjoint(facts, p, i) for i in bits(parallel)):
+        if parallel and not all(disjoint(facts, producer, i) for i in bits(parallel)):
             return False
-        view, written = facts.views[p], facts.blocks[p].facts.writes[0].buffer.handle
-        spatial = [k for k, kind in enumerate(facts.blocks[p].facts.iter_types) if kind == SPATIAL]
-        by_position = dict(zip(spatial, box, strict=True))
-        for read in facts.blocks[block].facts.reads:
-            if read.buffer.handle != written:
-                continue
-            for (start, _), position in zip(read.region, view.plain_write or (), strict=True):
-                if position < 0 or not start.coefficients:
-                    continue
-                (handle,) = start.coefficients
-                if ranges.setdefault(handle, by_position[position]) != by_position[position]:
-                    return False
+        for handle, number in reads:
+            if ranges.setdefault(handle, box[number]) != box[number]:
+                return False
     return True
 
 
@@ -283,8 +314,9 @@ def shared_producer(facts: Facts, t: Any, asked: int) -> int:
     """ReverseComputeInline of a block that is not the only reader of what it reads (G)."""
     refused = 0
     for i, view in enumerate(facts.views):
-        if any(r in facts.writers and len(facts.readers[r]) > 1 for r in view.reads):
-            refused |= 1 << i
+        for buffer in view.reads:
+            if buffer in facts.writers and len(facts.readers[buffer]) > 1:
+                refused |= 1 << i
     return refused
 
 
@@ -306,6 +338,8 @@ def mirrored(facts: Facts, t: Any, asked: int) -> int:
     ReverseComputeInline always does, to what it writes; ComputeInline where the block divides it.
     """
     refused = 0
+    if not any(view.mirrored for view in facts.views):
+        return 0
     for i in bits(asked & facts.all_blocks):
         view = facts.views[i]
         if t.name == "ReverseComputeInline":
@@ -348,46 +382,71 @@ def private_stage(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def _needed(facts: Facts, block: int, loop: int) -> int:
-    """Instances of `block` that its consumers (or producers) need in one iteration of `loop`."""
-    chain = facts.loops[loop].chain
-    here = facts.blocks[block]
-    total = 1
-    sizes = _region_sizes(facts, block, chain)
-    for handle, extent in zip(here.facts.iter_handles, here.facts.iter_extents, strict=True):
-        total *= min(extent, sizes.get(handle, extent))
-    return total
+Reach = tuple[tuple[int, float], ...]
+"""loops, as bits, and how far the whole of each moves something"""
 
 
-def _region_sizes(facts: Facts, block: int, chain: tuple[int, ...]) -> dict[int, int]:
-    """For each iterator of `block` by which it writes: how many values its consumers read."""
-    here = facts.blocks[block]
-    outer = set(chain)
-    sizes: dict[int, int] = {}
-    for write in here.facts.writes:
-        for consumer in facts.consumers[block]:
-            other = facts.blocks[consumer]
-            inner = {
-                facts.loops[i].var: facts.loops[i].extent for i in other.chain if i not in outer
-            }
-            spans = {
-                h: min(span(b, inner), e)
-                for h, b, e in zip(
-                    other.facts.iter_handles, other.bindings, other.facts.iter_extents, strict=True
-                )
-            }
+class _Demand(NamedTuple):
+    """What one consumer reads of a block."""
+
+    iterators: tuple[tuple[int, int, Reach], ...]
+    """of the consumer: handle, extent, and how far its loops move it"""
+    needs: tuple[tuple[int, int, dict[int, float]], ...]
+    """iterator of the block, and the extent and coefficients of the index that reads by it"""
+
+
+def _demands(facts: Facts, block: int) -> list[_Demand]:
+    """For each consumer of `block` what it reads, for each iterator by which `block` writes."""
+    found = []
+    bit, extents = facts.bit, facts.extents
+    for consumer in facts.consumers[block]:
+        other, chain = facts.blocks[consumer], facts.chain[consumer]
+        iterators = []
+        for handle, binding, domain in zip(
+            other.facts.iter_handles, other.bindings, other.facts.iter_extents, strict=True
+        ):
+            reach = []
+            for var, c in binding.coefficients.items():
+                here = bit.get(var, 0) & chain
+                if here:
+                    reach.append((here, abs(c) * (extents[here.bit_length() - 1] - 1)))
+            iterators.append((handle, domain, tuple(reach)))
+        needs = []
+        for write in facts.blocks[block].facts.writes:
             for read in other.facts.reads:
                 if read.buffer.handle != write.buffer.handle:
                     continue
                 for (start, extent), (target, _) in zip(read.region, write.region, strict=True):
-                    if len(target.coefficients) != 1:
-                        continue
-                    (handle,) = target.coefficients
-                    need = max(extent, 1) + int(
-                        sum(abs(c) * (spans.get(v, 1) - 1) for v, c in start.coefficients.items())
-                    )
-                    sizes[handle] = max(sizes.get(handle, 0), need)
-    return sizes
+                    if len(target.coefficients) == 1:
+                        (handle,) = target.coefficients
+                        needs.append((handle, max(extent, 1), start.coefficients))
+        found.append(_Demand(tuple(iterators), tuple(needs)))
+    return found
+
+
+def _needed(facts: Facts, block: int, demands: list[_Demand], outer: int) -> int:
+    """Instances of `block` that its consumers need in one iteration of the loops `outer`."""
+    sizes: dict[int, int] = {}
+    for iterators, needs in demands:
+        moved = {}
+        for handle, domain, reach in iterators:
+            span = 0.0
+            for loop, distance in reach:
+                if not loop & outer:
+                    span += distance
+            moved[handle] = min(int(span) + 1, domain) - 1
+        for handle, extent, coefficients in needs:
+            size = 0.0
+            for v, c in coefficients.items():
+                size += abs(c) * moved.get(v, 0)
+            size = extent + int(size)
+            if size > sizes.get(handle, 0):
+                sizes[handle] = size
+    total = 1
+    here = facts.blocks[block].facts
+    for handle, extent in zip(here.iter_handles, here.iter_extents, strict=True):
+        total *= min(extent, sizes.get(handle, extent))
+    return total
 
 
 def too_much_work(facts: Facts, t: Any, asked: int) -> int:
@@ -399,10 +458,11 @@ def too_much_work(facts: Facts, t: Any, asked: int) -> int:
     for other in facts.consumers[block] if t.name == "ComputeAt" else facts.producers[block]:
         candidates &= facts.chain[other]
     full = facts.views[block].domain
+    demands: list[_Demand] | None = None
     for i in bits(candidates):
         repeats = 1
         for j in facts.loops[i].chain:
-            repeats *= facts.loops[j].extent
+            repeats *= facts.extents[j]
         if repeats * full <= budget:
             continue
         if t.name == "ReverseComputeAt":
@@ -414,8 +474,13 @@ def too_much_work(facts: Facts, t: Any, asked: int) -> int:
                     unbound *= facts.loops[j].extent
             if unbound * full > budget:
                 refused |= 1 << i
-        elif repeats * _needed(facts, block, i) > budget:
-            refused |= 1 << i
+        elif repeats > budget:
+            refused |= 1 << i  # each iteration needs something
+        else:
+            if demands is None:
+                demands = _demands(facts, block)
+            if repeats * _needed(facts, block, demands, facts.up[i]) > budget:
+                refused |= 1 << i
     return refused
 
 
@@ -428,9 +493,9 @@ def swollen_inline(facts: Facts, t: Any, asked: int) -> int:
             other = facts.blocks[consumer].facts.node
             if size is None:
                 size = expression_size(facts.blocks[i].facts.node)
-            loads = sum(
-                r.buffer.handle in facts.views[i].writes for r in facts.blocks[consumer].facts.reads
-            )
+            loads = 0
+            for read in facts.blocks[consumer].facts.reads:
+                loads += read.buffer.handle in facts.views[i].writes
             if expression_size(other) + loads * size > MAX_EXPRESSION:
                 refused |= 1 << i
     return refused

@@ -126,12 +126,8 @@ def no_layout(facts: Facts, t: Any, asked: int) -> int:
     """TransformLayout that does not fit the buffer, changes nothing, or meets an intrinsic."""
     refused = 0
     for i in bits(asked & facts.all_blocks):
-        buffer = _written(facts, i)
-        if (
-            buffer is None
-            or not _layout_fits(buffer.shape, t.axis, t.factor)
-            or any(facts.views[a].intrinsic for a in _accessors(facts, i))
-        ):
+        handle, shape, opaque, _ = facts.stored[i]
+        if handle == -1 or opaque or not _layout_fits(shape, t.axis, t.factor):
             refused |= 1 << i
     return refused
 
@@ -148,18 +144,15 @@ def mirrored_access(facts: Facts, t: Any, asked: int) -> int:
     """TransformLayout that would divide an index which falls while an iterator rises (M)."""
     refused = 0
     for i in bits(asked & facts.all_blocks) if t.factor > 1 else ():
-        buffer = _written(facts, i)
-        if buffer is not None and any(
-            buffer.handle in facts.views[a].mirrored for a in _accessors(facts, i)
-        ):
+        if facts.stored[i][3]:
             refused |= 1 << i
     return refused
 
 
 def no_contraction(facts: Facts, t: Any, asked: int) -> int:
     """PadEinsum of anything but an untouched sum of products in a nest of its own."""
-    refused = 0
-    for i in bits(asked & facts.all_blocks):
+    refused = ~facts.reduction
+    for i in bits(asked & facts.reduction):
         if not (facts.once[i] and _untouched(facts, facts.blocks[i]) and _contracts(facts, i)):
             refused |= 1 << i
     return refused
@@ -173,7 +166,7 @@ def _untouched(facts: Facts, block: Block) -> bool:
     if any(len(x.blocks) != 1 or not facts.serial >> x.index & 1 for x in loops):
         return False
     return all(
-        len(b.coefficients) == 1 and not b.constant and set(b.coefficients.values()) == {1.0}
+        len(b.coefficients) == 1 and not b.constant and 1.0 in b.coefficients.values()
         for b in block.bindings
     )
 
@@ -244,12 +237,11 @@ def unlike_intrinsic(facts: Facts, t: Any, asked: int) -> int:
     The weights must be stored as rows of exactly 16 x 4 bytes: the instruction reads 64 bytes in a
     row, which the compiler does not check.
     """
-    refused = 0
-    for i in bits(asked & facts.all_loops):
+    refused = ~facts.over_loop
+    for i in bits(asked & facts.over_loop):
         loop = facts.loops[i]
         if not (
             loop.extent == 16
-            and loop.body == "loop"
             and facts.loops[i + 1].extent == 4
             and facts.loops[i + 1].body == "block"
             and type(facts.loops[i + 1].node) is For

@@ -9,14 +9,14 @@ nodes that no rule refuses; about others their answer means nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tvm.tirx import BufferStore
 
 from tirgym.harness.tensorir.facts import Facts, bits
-from tirgym.harness.tensorir.nest import Access, Block
+from tirgym.harness.tensorir.nest import Access, Block, NodeCache
 
-__all__ = ["SHORTCUTS", "Verdict"]
+__all__ = ["MOVERS", "SHORTCUTS", "Verdict"]
 
 Verdict = tuple[int, int]
 """Nodes surely accepted, nodes surely refused."""
@@ -77,9 +77,12 @@ def _rfactor(facts: Facts, t: Any, asked: int) -> Verdict:
     if not facts.pipeline:
         return 0, asked
     accepted = undecided = 0
-    for i in bits(asked):
+    candidates = 0
+    for block in bits(facts.reduction):
+        candidates |= facts.chain[block]
+    for i in bits(asked & candidates & facts.single):
         loop = facts.loops[i]
-        if len(loop.blocks) != 1 or not facts.reduction >> loop.blocks[0] & 1:
+        if not facts.reduction >> loop.blocks[0] & 1:
             continue
         if not _factorable(facts, loop.blocks[0], loop.var):
             continue
@@ -125,10 +128,7 @@ def _cache_read(facts: Facts, t: Any, asked: int) -> Verdict:
         reads = facts.blocks[i].facts.reads
         if t.read >= len(reads):
             continue
-        buffer = reads[t.read].buffer.handle
-        if len(facts.writers.get(buffer, ())) <= 1 and all(
-            facts.flags[r][1] for r in facts.readers[buffer]
-        ):
+        if reads[t.read].buffer.handle not in facts.unstaged:
             accepted |= 1 << i
     return accepted, asked & ~accepted
 
@@ -162,9 +162,10 @@ def _inline(facts: Facts, t: Any, asked: int) -> Verdict:
         block = facts.blocks[i]
         if block.facts.has_init or len(block.facts.writes) != 1:
             continue
-        plain = _identity_store(block)
+        form = _form(block)
+        plain = form.identity
         if plain is None and facts.views[i].packed_write:
-            plain = type(block.facts.node.body) is BufferStore
+            plain = form.stores
         if plain is None:
             undecided |= 1 << i
         elif plain:
@@ -187,11 +188,12 @@ def _reverse_inline(facts: Facts, t: Any, asked: int) -> Verdict:
         if not facts.complete >> producer & 1 or facts.outputs >> producer & 1:
             continue
         other = facts.blocks[producer]
+        made, form = _form(other), _form(block)
         if (
-            _identity_store(other)
-            and _identity_store(block)
-            and _maps(other, other.facts.writes[0])
-            and all(_maps(block, r) for r in block.facts.reads if r.buffer.handle == produced[0])
+            made.identity
+            and form.identity
+            and made.fills
+            and produced[0] not in form.partly
             and not block.has_predicate
             and not other.has_predicate
         ):
@@ -234,70 +236,127 @@ def _maps(block: Block, access: Access) -> bool:
 
 def _place(block: Block, loop: int) -> int:
     """Number of the direct subtree of `loop` that holds `block`."""
-    return next((i for around, i in block.positions if around == loop), 0)
+    for around, i in block.positions:
+        if around == loop:
+            return i
+    return 0
 
 
-def _solvable(block: Block, accesses: tuple[Access, ...], buffers: set[int]) -> bool:
-    """Whether each dimension of the accessed `buffers` fixes one iterator of the block."""
+def _unsolvable(block: Block, accesses: tuple[Access, ...]) -> frozenset[int]:
+    """Buffers of which not each dimension fixes one iterator of the block."""
     iterators = set(block.facts.iter_handles)
+    found = set()
     for access in accesses:
-        if access.buffer.handle not in buffers:
-            continue
         for start, extent in access.region:
             used = [v for v, c in start.coefficients.items() if c and v in iterators]
             if len(used) != 1 or extent != 1 or not start.exact:
-                return False
-    return True
+                found.add(access.buffer.handle)
+    return frozenset(found)
 
 
-def _movable(facts: Facts, block: int) -> bool:
-    return not _stands_alone(facts) and bool((facts.complete | facts.reduction) >> block & 1)
+class _Form(NamedTuple):
+    """What shortcuts ask of a block node alone."""
+
+    stores: bool
+    """the body is one store"""
+    identity: bool | None
+    """see `_identity_store`; None without writes too"""
+    fills: bool
+    """the iterators are the indices of the whole first written buffer"""
+    partly: frozenset[int]
+    """buffers read otherwise than by all iterators as indices of the whole buffer"""
+    unsolvable_reads: frozenset[int]
+    unsolvable_writes: frozenset[int]
+
+
+_FORMS = NodeCache(1 << 11)
+
+
+def _form(block: Block) -> _Form:
+    node = block.facts.node
+    hit = _FORMS.entries.get(hash(node))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    reads, writes = block.facts.reads, block.facts.writes
+    made = _Form(
+        stores=type(node.body) is BufferStore,
+        identity=_identity_store(block) if writes else None,
+        fills=bool(writes) and _maps(block, writes[0]),
+        partly=frozenset([r.buffer.handle for r in reads if not _maps(block, r)]),
+        unsolvable_reads=_unsolvable(block, reads),
+        unsolvable_writes=_unsolvable(block, writes),
+    )
+    return _FORMS.put(node, made)  # type: ignore[no-any-return]
 
 
 def _compute_at(facts: Facts, t: Any, asked: int) -> Verdict:
     block = t.block
     consumers, producers = facts.consumers[block], facts.producers[block]
-    if not _movable(facts, block) or facts.outputs >> block & 1 or not consumers:
+    if not _pullable(facts) >> block & 1:
         return 0, asked
     candidates = asked & ~facts.chain[block]
     for c in consumers:
         candidates &= facts.chain[c]
-    possible = 0
-    for i in bits(candidates):
-        first = min(_place(facts.blocks[c], i) for c in consumers)
-        last = max(
-            (_place(facts.blocks[p], i) for p in producers if facts.inside(p, i)), default=-1
-        )
+    if not candidates:
+        return 0, asked
+    mixed = 0
+    for p in producers:
+        mixed |= facts.chain[p]
+    possible = candidates & ~mixed
+    for i in bits(candidates & mixed):
+        first = min([_place(facts.blocks[c], i) for c in consumers])
+        last = max([_place(facts.blocks[p], i) for p in producers if facts.chain[p] >> i & 1])
         if last < first:
             possible |= 1 << i
-    here = facts.blocks[block]
-    needed = {w for w in facts.views[block].writes if facts.readers.get(w)}
-    if facts.views[block].packed_write or _solvable(here, here.facts.writes, needed):
+    if facts.views[block].packed_write:
         return possible, asked & ~possible
-    return 0, asked & ~possible
+    for buffer in _form(facts.blocks[block]).unsolvable_writes:
+        if facts.readers.get(buffer):
+            return 0, asked & ~possible
+    return possible, asked & ~possible
+
+
+def _pullable(facts: Facts) -> int:
+    """Blocks that `ComputeAt` may move: not the last, and nothing overwrites their input."""
+    found = facts.moving & ~facts.outputs
+    for i, consumers in enumerate(facts.consumers):
+        if not consumers:
+            found &= ~(1 << i)
+    return found
+
+
+def _pushable(facts: Facts) -> int:
+    """Blocks that `ReverseComputeAt` may move."""
+    found = facts.moving
+    for i, producers in enumerate(facts.producers):
+        if not producers:
+            found &= ~(1 << i)
+    return found
 
 
 def _reverse_compute_at(facts: Facts, t: Any, asked: int) -> Verdict:
     block = t.block
     consumers, producers = facts.consumers[block], facts.producers[block]
-    if not _movable(facts, block) or not producers:
+    if not _pushable(facts) >> block & 1:
         return 0, asked
     candidates = asked & ~facts.chain[block]
     for p in producers:
         candidates &= facts.chain[p]
-    possible = 0
-    for i in bits(candidates):
-        last = max(_place(facts.blocks[p], i) for p in producers)
-        first = min(
-            (_place(facts.blocks[c], i) for c in consumers if facts.inside(c, i)), default=1 << 30
-        )
+    if not candidates:
+        return 0, asked
+    mixed = 0
+    for c in consumers:
+        mixed |= facts.chain[c]
+    possible = candidates & ~mixed
+    for i in bits(candidates & mixed):
+        last = max([_place(facts.blocks[p], i) for p in producers])
+        first = min([_place(facts.blocks[c], i) for c in consumers if facts.chain[c] >> i & 1])
         if last < first:
             possible |= 1 << i
-    here = facts.blocks[block]
-    produced = {r for r in facts.views[block].reads if r in facts.writers}
-    if _solvable(here, here.facts.reads, produced):
-        return possible, asked & ~possible
-    return 0, asked & ~possible
+    for buffer in _form(facts.blocks[block]).unsolvable_reads:
+        if buffer in facts.writers:
+            return 0, asked & ~possible
+    return possible, asked & ~possible
 
 
 SHORTCUTS: Mapping[str, Callable[[Facts, Any, int], Verdict]] = {
@@ -322,3 +381,9 @@ SHORTCUTS: Mapping[str, Callable[[Facts, Any, int], Verdict]] = {
     "PadEinsum": _always,
 }
 """Shortcut by class name; transforms without one are always tried."""
+
+MOVERS: Mapping[str, Callable[[Facts], int]] = {
+    "ComputeAt": _pullable,
+    "ReverseComputeAt": _pushable,
+}
+"""For transforms that name a block besides a loop: the blocks that rules and compiler may allow."""
