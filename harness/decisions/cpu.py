@@ -11,6 +11,8 @@ RewriteReductionBlock hoists initialisations out of recomputing loops and miscom
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tirgym.harness.decisions.marks import Marks
 from tirgym.harness.decisions.nests import loop_tree, tensorir
 from tirgym.harness.decisions.stages import Inline, Locate, Partial, Sketch
@@ -45,11 +47,12 @@ class CpuSpace:
         return loop_tree(tensorir(program), node)
 
 
+@dataclass(frozen=True, slots=True)
 class _Structure:
     """Opens the questions about each block that there is by now, consumers before producers."""
 
-    def __init__(self, lanes: int, powers: bool) -> None:
-        self.lanes, self.powers = lanes, powers
+    lanes: int
+    powers: bool
 
     def ask(self, program: Program) -> Question | None:
         """Nothing."""

@@ -19,7 +19,7 @@ from tirgym.harness.decisions.nests import (
 )
 from tirgym.harness.decisions.point import DecisionKind, Option
 from tirgym.harness.decisions.tiling import begin_tiling
-from tirgym.harness.decisions.walk import MAX_OPTIONS, Next, Question, Task
+from tirgym.harness.decisions.walk import MAX_OPTIONS, Next, Question
 from tirgym.harness.program import Program
 from tirgym.harness.tensorir.nest import Block
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -84,7 +84,6 @@ class Partial:
 
     block: str
     lanes: int
-    tasks: tuple[Task, ...] = ()
 
     def ask(self, program: Program) -> Question | None:
         """How many partial results."""
