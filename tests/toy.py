@@ -105,7 +105,7 @@ class ToyProgram:
 def toy_workload() -> Workload:
     """A kernel that nothing builds."""
     return Workload.of(
-        Kernel("toy", "toy", lambda shape: None, lambda: np.zeros(1), train=({"n": 1},))  # type: ignore[arg-type, return-value]
+        Kernel("toy", "toy", lambda shape: None, lambda: np.zeros(1), train=({"n": 1},))
     )
 
 

@@ -41,7 +41,7 @@ def test_mutations_change_steps_and_stay_legal(matmul: Program) -> None:
     made = list(mutations(program, matmul, default_vocabulary("llvm"), rng, 40))
     assert all(replayed(mutant, matmul).ir_key == mutant.ir_key for mutant in made)
     assert len({str(mutant.steps[0]) for mutant in made if len(mutant.steps) == 3}) > 2
-    assert {2, 3} <= {len(mutant.steps) for mutant in made}
+    assert {len(mutant.steps) for mutant in made} > {3}
 
 
 def test_mutations_leave_the_steps_before_the_start_alone() -> None:
