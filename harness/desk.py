@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 from tirgym.harness.backend import backend
 from tirgym.harness.hardware import compiler_versions, fingerprint, roofline_floor_us
@@ -11,8 +13,8 @@ from tirgym.harness.portable import callables_of, kernel_digest, to_bytes
 from tirgym.harness.store import Context
 from tirgym.harness.target import Target
 from tirgym.harness.workbench import Anchor
-from tirgym.kernels_suite.kernel import Workload
-from tirgym.kernels_suite.problem import bytes_of, flops_of
+from tirgym.kernels_suite.kernel import Shape, Workload
+from tirgym.kernels_suite.problem import build_of, bytes_of, flops_of
 from tirgym.kernels_suite.registry import LOCAL_SUITE
 
 __all__ = ["Desk", "Limits", "context_of", "roofline_floor"]
@@ -42,14 +44,36 @@ def context_of(workload: Workload, target: Target) -> Context:
     kernel = workload.kernel
     uri = workload.uri
     if kernel.suite == LOCAL_SUITE:
-        uri = f"{uri}#{kernel_digest(kernel)}"
+        uri = f"{uri}#{kernel_digest(kernel)}{_unscheduled_key(workload, target)}"
     versions = " ".join(f"{name}={text}" for name, text in compiler_versions().items())
     return Context(uri, target, versions, fingerprint())
+
+
+@lru_cache(maxsize=256)
+def _unscheduled_key(workload: Workload, target: Target) -> str:
+    """IR key of the program that speedups are relative to: another one after `build` is edited."""
+    return backend(target.backend).start(workload, target).ir_key
 
 
 def roofline_floor(workload: Workload, target: Target) -> float:
     """µs that no correct run can be below."""
     return roofline_floor_us(flops_of(workload), bytes_of(workload), target, workload.kernel.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A kernel's `build` at one shape, run already: TVMScript reads its own source code, which a
+    worker does not have."""
+
+    func: Any
+
+    def __call__(self, shape: Shape) -> Any:
+        return self.func
+
+
+def _portable(workload: Workload) -> Workload:
+    """`workload` as it is sent to a worker."""
+    return replace(workload, kernel=replace(workload.kernel, build=_Built(build_of(workload))))
 
 
 class Desk:
@@ -65,7 +89,7 @@ class Desk:
         self.key, self.workload, self.target = key, workload, target
         start = backend(target.backend).start(workload, target)
         self.naive_json = backend(target.backend).module_json(start)
-        self.workload_bytes = to_bytes(workload, *callables_of(workload.kernel).values())
+        self.workload_bytes = to_bytes(_portable(workload), *callables_of(workload.kernel).values())
         self.floor_us = floor_us(workload, target)
         self.anchors: list[Anchor] = []
         self.prepared = False

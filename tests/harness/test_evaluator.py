@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from handmade import KERNEL, WORKLOAD, edited, extern, host, right, start, written_as
-from tvm import tirx
+from tvm import te, tirx
 
 from tirgym.errors import EvaluationError, InvalidValueError, TargetMismatchError, UsageError
 from tirgym.harness.backend import Build, backend
@@ -27,6 +27,7 @@ from tirgym.harness.status import Status
 from tirgym.harness.store import Store
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.timing import Call, TimingPlan
+from tirgym.harness.transforms import parse_transform
 from tirgym.harness.workbench import Anchor, Rules, Workbench
 from tirgym.kernels_suite.kernel import Regime, Workload
 from tirgym.kernels_suite.registry import load_workload
@@ -287,6 +288,25 @@ def test_verdicts_of_a_local_kernel_end_when_its_reference_is_edited(tmp_path: P
         assert not found.measurement.reused
 
 
+def test_speedups_of_a_local_kernel_end_when_its_build_is_edited(tmp_path: Path) -> None:
+    """They are relative to the unscheduled program, which is another one then."""
+
+    def staged(shape: Any) -> Any:
+        a = te.placeholder((shape["m"], shape["n"]), name="A")
+        b = te.compute(a.shape, lambda i, j: a[i, j] * tirx.const(2.0, "float32"), name="T")
+        c = te.compute(a.shape, lambda i, j: b[i, j] + tirx.const(1, "float32"), name="B")
+        return te.create_prim_func([a, c])
+
+    slow = TensorIRProgram.start(Workload.of(replace(KERNEL, build=staged)), host())
+    with quick(tmp_path / "store") as evaluator:
+        inlined = evaluator.evaluate(slow.apply(parse_transform("ComputeInline(block=0)")))
+        found = evaluator.evaluate(start())
+        assert inlined.code_key == found.code_key
+        assert found.measurement is not None
+        assert not found.measurement.reused
+        assert found.speedup == 1.0
+
+
 def _check_in_child(answers: Any) -> None:
     with quick() as made:
         answers.put(str(made.check(tiled(), Level.TRAINING).status))
@@ -347,6 +367,34 @@ def test_kernels_of_a_script(tmp_path: Path) -> None:
 def test_kernels_of_a_file_loaded_by_path(tmp_path: Path, evaluator: LocalEvaluator) -> None:
     script = tmp_path / "my own kernels.py"
     script.write_text(textwrap.dedent(SCRIPT))
+    workload = load_workload(f"{script}:KERNEL")
+    assert evaluator.check(TensorIRProgram.start(workload, host())).status is Status.PASSED
+
+
+TVMSCRIPT = """
+    from tvm.script import tirx as T
+    from tirgym.kernels_suite.kernel import Kernel
+
+    def build(shape):
+        n = shape["n"]
+
+        @T.prim_func(s_tir=True)
+        def main(A: T.Buffer((n,), "float32"), B: T.Buffer((n,), "float32")):
+            for i in range(n):
+                with T.sblock("B"):
+                    v = T.axis.spatial(n, i)
+                    B[v] = A[v] * T.float32(2)
+
+        return main
+
+    KERNEL = Kernel("twice", "mine", build, lambda a: a * 2, ({"n": 4000},))
+"""
+
+
+def test_kernels_in_tvmscript(tmp_path: Path, evaluator: LocalEvaluator) -> None:
+    """Their build reads its source code, which workers do not have."""
+    script = tmp_path / "scripted.py"
+    script.write_text(textwrap.dedent(TVMSCRIPT))
     workload = load_workload(f"{script}:KERNEL")
     assert evaluator.check(TensorIRProgram.start(workload, host())).status is Status.PASSED
 
