@@ -40,8 +40,9 @@ def test_mutations_change_steps_and_stay_legal(matmul: Program) -> None:
     rng = np.random.default_rng(0)
     made = list(mutations(program, matmul, default_vocabulary("llvm"), rng, 40))
     assert all(replayed(mutant, matmul).ir_key == mutant.ir_key for mutant in made)
-    assert len({str(mutant.steps[0]) for mutant in made if len(mutant.steps) == 3}) > 2
-    assert {len(mutant.steps) for mutant in made} > {3}
+    first = {str(mutant.steps[0]) for mutant in made if len(mutant.steps) == 3}
+    assert first >= {"Split(loop=1, factor=2)", "Split(loop=1, factor=4)"}
+    assert min(len(mutant.steps) for mutant in made) < 3
 
 
 def test_mutations_leave_the_steps_before_the_start_alone() -> None:
