@@ -32,7 +32,10 @@ def replay_steps(trace: Trace, target: Target | None = None) -> Iterator[Program
             program = program.apply(transform)
         except IllegalTransformError as error:
             if target == trace.target:
-                raise
+                place = f"step {number} of the trace, {error.location}"
+                raise IllegalTransformError(
+                    error.transform, error.rule, error.reason, place
+                ) from error
             raise TargetMismatchError(
                 f"step {number} of a trace for {trace.target} cannot be replayed for {target}: {error}"
             ) from error

@@ -89,7 +89,7 @@ class Workshop:
                 self._prepare(worker, desk)
             except (RemoteError, DeadlineError, WorkerDiedError) as error:
                 self.discard(desk.target)
-                text = getattr(error, "message", str(error))
+                text = getattr(error, "message", str(error)).removeprefix("EvaluationError: ")
                 raise EvaluationError(f"cannot prepare {desk.workload}: {text}") from None
             except BaseException:
                 self.discard(desk.target)
