@@ -12,7 +12,7 @@ from tirgym.harness.static_body import loaded
 from tirgym.harness.static_ops import BlockOps, block_ops
 from tirgym.harness.tensorir.nest import Access, BlockFacts, Linear, NodeCache, linear
 
-__all__ = ["AccessPlan", "BoundAccess", "access_plan", "bound_accesses"]
+__all__ = ["AccessPlan", "BoundAccess", "access_plan", "binding_key", "bound_accesses"]
 
 
 class BoundAccess(NamedTuple):
@@ -158,6 +158,15 @@ def _exact(access: Access, node: Any) -> list[Access]:
         key = tuple(tuple(start.coefficients.items()) for start, _ in region)
         found.setdefault(key, Access(access.buffer, region, strides))
     return list(found.values()) or [access]
+
+
+def binding_key(binding: Linear) -> tuple[Any, ...]:
+    """What of a binding matters, the constant apart, as a key of plain tuples.
+
+    The garbage collector leaves tuples of plain values alone, which sets it would visit each time.
+    """
+    terms = tuple(binding.coefficients.items())
+    return terms if binding.exact else (terms, *binding.fuzzy)
 
 
 def bound_accesses(plan: AccessPlan, bindings: tuple[Linear, ...]) -> tuple[BoundAccess, ...]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tirgym.errors import InvalidValueError
 from tirgym.harness.hardware import vector_unit
 from tirgym.harness.program import Program
-from tirgym.harness.static_accesses import AccessPlan, access_plan, bound_accesses
+from tirgym.harness.static_accesses import AccessPlan, access_plan, binding_key, bound_accesses
 from tirgym.harness.static_footprint import (
     LINE,
     LINES,
@@ -26,7 +26,7 @@ from tirgym.harness.static_footprint import (
     Touched,
     footprints,
 )
-from tirgym.harness.static_issue import BlockIssue, CoreModel, LoopShape, issue_cycles
+from tirgym.harness.static_issue import CoreModel, LoopShape, issue_cycles
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.nest import PARALLEL, UNROLLED, VECTORIZED, Block, LoopNest
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -85,9 +85,12 @@ def machine_model(target: Target) -> MachineModel:
 class BlockCost(NamedTuple):
     """One block: its issue cycles, and what it touches at each loop level."""
 
-    issue: BlockIssue
     cycles: float
+    """issue cycles of all threads"""
+    busiest: float
     """issue cycles of the busiest thread"""
+    registers: float
+    """vector registers that hold reused values"""
     touched: Touched
 
 
@@ -133,8 +136,8 @@ class StaticCostModel:
             self._costs.clear()
             self._alike.clear()
         costs = self._block_costs(nest, model, program.target)
-        serial = sum([cost.issue.cycles for cost in costs])
-        issue = sum([cost.cycles for cost in costs])
+        serial = sum([cost.cycles for cost in costs])
+        issue = sum([cost.busiest for cost in costs])
         tree = LoopTree(nest, [cost.touched for cost in costs])
         l1, from_l2 = tree.traffic((0, LINES, model.l1_lines, model.from_l2))
         l2, from_l3 = l3, from_dram = 0.0, 0.0
@@ -148,7 +151,7 @@ class StaticCostModel:
         cycles = max(issue, memory) + model.overlap * min(issue, memory)
         launches = sum([loop.kind == PARALLEL for loop in nest.loops])
         total = cycles / (model.ghz * 1e3) + model.call_us + launches * model.parallel_us
-        held = max([cost.issue.registers for cost in costs], default=0.0)
+        held = max([cost.registers for cost in costs], default=0.0)
         return CostParts(issue, memory, l1, l2, l3, held, total)
 
     def _block_costs(self, nest: LoopNest, model: MachineModel, target: Target) -> list[BlockCost]:
@@ -185,8 +188,7 @@ class StaticCostModel:
         were.
         """
         plan = access_plan(block.facts)
-        bindings = [(tuple(b.coefficients.items()), b.fuzzy) for b in block.bindings]
-        key = (id(plan), block.has_predicate, around, *bindings)
+        key = (id(plan), block.has_predicate, around, *map(binding_key, block.bindings))
         hit = self._alike.get(key)
         if hit is not None:
             return hit[1]
@@ -196,7 +198,9 @@ class StaticCostModel:
             shapes, accesses, plan.ops, plan.has_init, block.has_predicate, model.core
         )
         touched = footprints(accesses, [(shape[0], shape[1]) for shape in around])
-        made = BlockCost(issue, issue.cycles / _speedup(around, target), touched)
+        made = BlockCost(
+            issue.cycles, issue.cycles / _speedup(around, target), issue.registers, touched
+        )
         if len(self._alike) >= self._limit:
             self._alike.clear()
         self._alike[key] = plan, made  # the plan stays alive, so its identity stays its own

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tvm.tirx as tx
 from tvm.ir.expr import Call, Expr, TensorLoad
 
+from tirgym.harness.static_accesses import AccessPlan, access_plan, binding_key
 from tirgym.harness.tensorir.nest import (
     REDUCE,
     SPATIAL,
@@ -94,12 +95,17 @@ class BlockView(NamedTuple):
     """handles of loop variables that move a spatial iterator"""
     reduce: tuple[int, ...]
     """handles of loop variables that move a reduction iterator"""
-    rows: dict[tuple[int, int], bytes]
+    rows: dict[int, bytes]
     """filled by `block_row`"""
 
 
 _VIEWS = NodeCache(1 << 10)
 _SHARED = NodeCache(1 << 10)
+_ALIKE_KEPT = 1 << 10
+_SHARED_ALIKE: dict[tuple[Any, ...], tuple[AccessPlan, BlockShared]] = {}
+"""By identity of the plan, which the value keeps alive, and what else the features show."""
+_VIEWS_ALIKE: dict[tuple[Any, ...], BlockView] = {}
+"""By identity of the shared part, which the view keeps alive, and the bindings."""
 
 _PLACE: dict[type, int] = {
     tx.Add: 0,
@@ -192,11 +198,18 @@ def _make_shared(facts: BlockFacts) -> BlockShared:
 
 
 def _shared(facts: BlockFacts) -> BlockShared:
-    """What depends on a block alone; cached by node."""
+    """What depends on a block alone; cached by node, and shared between blocks that do the same."""
     hit = _SHARED.entries.get(hash(facts.node))
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
-    return _SHARED.put(facts.node, _make_shared(facts))  # type: ignore[no-any-return]
+    plan = access_plan(facts)
+    key = (id(plan), facts.iter_types, facts.iter_extents, facts.annotated)
+    found = _SHARED_ALIKE.get(key)
+    if found is None:
+        if len(_SHARED_ALIKE) >= _ALIKE_KEPT:
+            _SHARED_ALIKE.clear()
+        found = _SHARED_ALIKE[key] = plan, _make_shared(facts)
+    return _SHARED.put(facts.node, found[1])  # type: ignore[no-any-return]
 
 
 def _strides(access: Access, straight: bool, block: Block) -> dict[int, tuple[float, bool]]:
@@ -213,9 +226,8 @@ def _strides(access: Access, straight: bool, block: Block) -> dict[int, tuple[fl
     return found
 
 
-def _make_view(block: Block) -> BlockView:
+def _make_view(block: Block, shared: BlockShared) -> BlockView:
     facts, bindings = block.facts, block.bindings
-    shared = _shared(facts)
     types, rows = list(shared.edge_types), list(shared.edge_rows)
     variables: list[int] = []
     moved: list[int] = []
@@ -243,17 +255,30 @@ def _make_view(block: Block) -> BlockView:
 
 
 def block_view(block: Block) -> BlockView:
-    """What depends on a block and its bindings alone; cached by block realization."""
-    hit = _VIEWS.entries.get(hash(block.realize))
+    """What depends on a block and its bindings alone; cached by block realization.
+
+    Shared between blocks that do the same, since TVM makes new nodes for many that stay as they
+    were.
+    """
+    realize = block.realize
+    hit = _VIEWS.entries.get(hash(realize))
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
-    return _VIEWS.put(block.realize, _make_view(block))  # type: ignore[no-any-return]
+    shared = _shared(block.facts)
+    key = (id(shared), block.has_predicate, *map(binding_key, block.bindings))
+    found = _VIEWS_ALIKE.get(key)
+    if found is None:
+        if len(_VIEWS_ALIKE) >= _ALIKE_KEPT:
+            _VIEWS_ALIKE.clear()
+        found = _VIEWS_ALIKE[key] = _make_view(block, shared)
+    return _VIEWS.put(realize, found)  # type: ignore[no-any-return]
 
 
 def block_row(view: BlockView, trips: int, depth: int) -> bytes:
     """The node row of a block below `depth` loops of `trips` iterations together; cached."""
-    row = view.rows.get((trips, depth))
+    place = trips << 16 | depth  # a plain key, which keeps the garbage collector away
+    row = view.rows.get(place)
     if row is None:
         features = (view.shared.log_instances, log_of(trips), *view.head, depth / 8, *view.tail)
-        row = view.rows[trips, depth] = node_row(NodeType.BLOCK, features)
+        row = view.rows[place] = node_row(NodeType.BLOCK, features)
     return row
