@@ -11,6 +11,7 @@ from tvm.ir.expr import TensorLoad
 from tvm.s_tir import SBlockRealize
 from tvm.tirx import BufferStore, Cast, For, IfThenElse, IntImm, Select, SeqStmt, Var
 
+from tirgym.harness.static_ops import elements
 from tirgym.harness.tensorir.nest import NodeCache
 
 __all__ = ["BodyFacts", "body_facts", "function_facts", "loaded", "parameters", "plain_loads"]
@@ -143,7 +144,9 @@ def _children(node: Any) -> Iterator[Any]:
         if child is not None and not isinstance(child, int | float | str):
             yield child
     for part in ("args", "indices"):
-        yield from getattr(node, part, None) or ()
+        array = getattr(node, part, None)
+        if array is not None:
+            yield from elements(array)
 
 
 _FACTS = NodeCache(1 << 11)
@@ -195,7 +198,7 @@ def loaded(block: Any) -> tuple[tuple[Any, tuple[Any, ...]], ...]:
     while todo:
         node = todo.pop()
         if type(node) is TensorLoad:
-            found.append((node.source, tuple(node.indices)))
+            found.append((node.source, tuple(elements(node.indices))))
         todo.extend(_children(node))
         todo.extend(getattr(node, "seq", None) or ())
     return tuple(found)

@@ -16,6 +16,7 @@ import tvm.tirx as tx
 from tvm.ir.expr import Call, Expr, TensorLoad
 
 from tirgym.harness.static_accesses import AccessPlan, access_plan, binding_key
+from tirgym.harness.static_ops import elements
 from tirgym.harness.tensorir.nest import (
     REDUCE,
     SPATIAL,
@@ -140,7 +141,7 @@ def _count(node: Any, counts: list[int]) -> None:
     elif kind is tx.BufferStore:
         _count(node.value, counts)
     elif kind is Call or kind is tx.SeqStmt:
-        for child in node.args if kind is Call else node.seq:
+        for child in elements(node.args if kind is Call else node.seq):
             if isinstance(child, _NODES):
                 _count(child, counts)
     elif kind is not TensorLoad:
