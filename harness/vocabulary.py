@@ -83,6 +83,10 @@ class Vocabulary(Sequence[Transform]):
             accepted = f"one of the {len(self)} transforms of the vocabulary"
             raise InvalidValueError("transform", str(transform), accepted) from None
 
+    def find(self, transform: Transform) -> int | None:
+        """The action of `transform`, None if it is not in the table."""
+        return self._index.get(transform)
+
     def __contains__(self, transform: object) -> bool:
         return transform in self._index
 

@@ -65,10 +65,11 @@ class BlockView(NamedTuple):
     mirrored: frozenset[int]
     """buffers accessed at an index that falls while an iterator rises"""
     packed_write: bool
-    """the one written region is plain but for iterators v split into v // f and v % f"""
+    """the one written region is plain but for spatial iterators v split into v // f and v % f"""
 
 
 _VIEWS = NodeCache(1 << 11)
+_OWN = NodeCache(1 << 11)
 _BODIES = NodeCache(1 << 11)
 _SIZES = NodeCache(1 << 11)
 
@@ -128,9 +129,10 @@ def _mirrored(body: Any) -> frozenset[int]:
     for item in _parts(body):
         kind = type(item)
         if kind is TensorLoad or kind is BufferStore:
-            forms = map(linear, item.indices)
-            if any(c < 0 for form in forms for c in form.coefficients.values()):
-                found.add(hash(item.source if kind is TensorLoad else item.buffer))
+            for index in items(item.indices):
+                for c in linear(index).coefficients.values():
+                    if c < 0:
+                        found.add(hash(item.source if kind is TensorLoad else item.buffer))
     return frozenset(found)
 
 
@@ -164,7 +166,7 @@ def _body(node: Any) -> _Body:
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
     one_store = type(body) is BufferStore
-    parts = list(body.seq) if type(body) is SeqStmt else [body]
+    parts = items(body.seq) if type(body) is SeqStmt else [body]
     made = _Body(
         one_store,
         one_store and _accumulates(body),
@@ -209,7 +211,7 @@ def _plain_write(block: Block) -> tuple[int, ...] | None:
 
 
 def _packed_write(block: Block) -> bool:
-    """Whether each iterator is one dimension, or two that are its quotient and remainder."""
+    """Whether each spatial iterator is one dimension, or two: its quotient and remainder."""
     facts = block.facts
     if len(facts.writes) != 1:
         return False
@@ -228,59 +230,83 @@ def _packed_write(block: Block) -> bool:
             return False
     split = [handle for handle, _ in quotients]
     used = sorted(plain + split)
-    needed = {h for h, e in zip(facts.iter_handles, facts.iter_extents, strict=True) if e != 1}
+    needed, reduced = set(), set()
+    for handle, extent, iter_type in zip(
+        facts.iter_handles, facts.iter_extents, facts.iter_types, strict=True
+    ):
+        if iter_type != SPATIAL:
+            reduced.add(handle)
+        elif extent != 1:
+            needed.add(handle)
     return (
         sorted(quotients) == sorted(remainders)
         and len(set(used)) == len(used)
         and needed.issubset(used)
+        and reduced.isdisjoint(used)
         and all(extent == 1 for _, extent in facts.writes[0].region)
     )
 
 
 def _make_view(block: Block) -> BlockView:
     facts = block.facts
+    written, own = _own_view(block)
     spatial: set[int] = set()
     reduce: set[int] = set()
     lanes: set[int] = set()
-    written = {v for w in facts.writes for start, _ in w.region for v in start.coefficients}
+    tangled: set[int] = set()
     for handle, kind, binding in zip(
         facts.iter_handles, facts.iter_types, block.bindings, strict=True
     ):
-        terms = [v for v, c in binding.coefficients.items()]
-        (spatial if kind == SPATIAL else reduce).update(terms)
-        if kind == SPATIAL and handle in written:
-            lanes.update(v for v in terms if v not in binding.fuzzy)
+        terms = binding.coefficients
+        if kind == SPATIAL:
+            spatial.update(terms)
+            if handle in written:
+                lanes.update(terms.keys() - binding.fuzzy if binding.fuzzy else terms)
+        else:
+            reduce.update(terms)
+            if kind == REDUCE:
+                tangled |= binding.fuzzy
+    return BlockView(
+        frozenset(spatial),
+        frozenset(reduce),
+        frozenset(lanes - reduce),
+        frozenset(tangled),
+        *own,
+    )
+
+
+def _own_view(block: Block) -> tuple[set[int], tuple[Any, ...]]:
+    """Iterators that the block writes by, and what does not depend on bindings; cached by node.
+
+    In the order of the fields of `BlockView` from `domain` on.
+    """
+    facts = block.facts
+    hit = _OWN.entries.get(hash(facts.node))
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    written = {v for w in facts.writes for start, _ in w.region for v in start.coefficients}
     reads = tuple(dict.fromkeys(r.buffer.handle for r in facts.reads))
     writes = tuple(dict.fromkeys(w.buffer.handle for w in facts.writes))
     plain, body = _plain_write(block), _body(facts.node)
     known = all(t in (SPATIAL, REDUCE) for t in facts.iter_types)
     overlaps = not set(reads).isdisjoint(writes)
     reducers = {h for h, t in zip(facts.iter_handles, facts.iter_types, strict=True) if t == REDUCE}
-    return BlockView(
-        spatial_vars=frozenset(spatial),
-        reduce_vars=frozenset(reduce),
-        lane_vars=frozenset(lanes - reduce),
-        tangled=frozenset().union(
-            *(
-                binding.fuzzy
-                for kind, binding in zip(facts.iter_types, block.bindings, strict=True)
-                if kind == REDUCE
-            )
-        ),
-        domain=prod(facts.iter_extents),
-        spatial_only=all(t == SPATIAL for t in facts.iter_types),
-        known_iters=known,
-        reads=reads,
-        writes=writes,
-        overlaps=overlaps,
-        reduces_into_index=not reducers.isdisjoint(written),
-        ordered=_is_ordered(block, body, overlaps, known),
-        accumulates=body.accumulates,
-        intrinsic=body.opaque or len(facts.node.match_buffers) > 0,
-        mirrored=body.mirrored,
-        plain_write=plain,
-        packed_write=plain is None and _packed_write(block),
+    own = (
+        prod(facts.iter_extents),
+        all(t == SPATIAL for t in facts.iter_types),
+        known,
+        reads,
+        writes,
+        overlaps,
+        not reducers.isdisjoint(written),  # reduces_into_index
+        _is_ordered(block, body, overlaps, known),
+        body.accumulates,
+        body.opaque or len(facts.node.match_buffers) > 0,  # intrinsic
+        plain,
+        body.mirrored,
+        plain is None and _packed_write(block),
     )
+    return _OWN.put(facts.node, (written, own))  # type: ignore[no-any-return]
 
 
 def block_view(block: Block) -> BlockView:

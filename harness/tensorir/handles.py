@@ -7,7 +7,7 @@ from typing import Any
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.tensorir.nest import LoopNest
+from tirgym.harness.tensorir.nest import LoopNest, items
 
 __all__ = ["Handles", "new_schedule"]
 
@@ -38,6 +38,7 @@ class Handles:
             root = ffi.ScheduleGetSBlock(self.schedule, "root", "main")
             self._blocks = ffi.ScheduleGetChildBlocks(self.schedule, root)
             ffi.ScheduleRemoveRV(self.schedule, root)
+            self._blocks = items(self._blocks)
         return self._blocks[index]
 
     def loop(self, index: int) -> Any:
@@ -45,7 +46,7 @@ class Handles:
         made = self._loops.get(index)
         if made is None:
             block = self.nest.loops[index].blocks[0]
-            loops = ffi.ScheduleGetLoops(self.schedule, self.block(block))
+            loops = items(ffi.ScheduleGetLoops(self.schedule, self.block(block)))
             self._loops.update(zip(self.nest.blocks[block].chain, loops, strict=True))
             made = self._loops[index]
         return made

@@ -16,6 +16,7 @@ from tirgym.errors import IllegalTransformError
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.handles import Handles, new_schedule
+from tirgym.harness.tensorir.nest import NodeCache
 from tirgym.harness.tensorir.rule_limits import missing
 from tirgym.harness.tensorir.rule_storage import meaningful, parameters
 from tirgym.harness.tensorir.rules import Refusal, first_refusal, rules_for
@@ -31,7 +32,7 @@ __all__ = ["apply", "defined_mask", "mask"]
 
 def apply(program: TensorIRProgram, transform: Transform) -> Schedule:
     """The schedule after `transform`; raises IllegalTransformError. `program` does not change."""
-    rule = first_refusal(program.facts, transform)
+    rule = None if _known(program, transform) else first_refusal(program.facts, transform)
     if rule is not None:
         raise IllegalTransformError(
             str(transform), rule.name, rule.reason, _place(program, transform)
@@ -46,6 +47,15 @@ def apply(program: TensorIRProgram, transform: Transform) -> Schedule:
         raise IllegalTransformError(str(transform), "compiler", reason, place) from None
     at.release()
     return new_schedule(schedule.mod) if transform.rebuilds else schedule
+
+
+def _known(program: TensorIRProgram, transform: Transform) -> bool:
+    """Whether a mask of `program` says already that `transform` is legal."""
+    for vocabulary, legal in program.masks.values():
+        action = vocabulary.find(transform)
+        if action is not None and legal[action]:
+            return True
+    return False
 
 
 def _place(program: TensorIRProgram, transform: Transform) -> str:
@@ -190,7 +200,39 @@ def _member(plan: _Plan, row: Row, node: int) -> Transform:
     return replace(row.prototype, **{plan.node_field: node})  # type: ignore[type-var]
 
 
+_TRIALS = NodeCache(1 << 11)
+
+
 def _tried(program: TensorIRProgram, transform: Transform) -> bool:
+    """Whether the compiler accepts a transform that its shortcut leaves undecided."""
+    nodes = _what_decides(program.facts, transform)
+    if nodes is None:
+        return _trial(program, transform)
+    key = (transform.name, *map(hash, nodes))
+    hit = _TRIALS.entries.get(key)
+    if hit is not None:
+        return hit[1]  # type: ignore[no-any-return]
+    return _TRIALS.put_at(key, nodes, _trial(program, transform))  # type: ignore[no-any-return]
+
+
+def _what_decides(facts: Facts, transform: Any) -> tuple[Any, Any] | None:
+    """The two nodes on which the compiler's answer depends, once a shortcut has left it open.
+
+    Shortcuts look at everything that lies further away: order, writers, outputs, flags. What is
+    open is whether the regions inside the loop determine the block's domain (`ComputeAt`), or
+    whether the block's indices invert those of its producer (`ReverseComputeInline`).
+    """
+    if facts.bound:
+        return None  # the compiler relaxes regions over thread axes that lie further out
+    if transform.name == "ComputeAt":
+        return facts.blocks[transform.block].realize, facts.loops[transform.loop].node
+    if transform.name == "ReverseComputeInline" and len(facts.producers[transform.block]) == 1:
+        producer = facts.producers[transform.block][0]
+        return facts.blocks[transform.block].realize, facts.blocks[producer].realize
+    return None
+
+
+def _trial(program: TensorIRProgram, transform: Transform) -> bool:
     schedule = program.schedule
     try:
         transform.apply_to(schedule, Handles(schedule, program.nest))

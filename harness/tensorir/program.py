@@ -35,7 +35,8 @@ class TensorIRProgram:
     ) -> None:
         self.workload, self.target, self.steps = workload, target, steps
         self._schedule = schedule
-        self._masks: dict[int, tuple[Vocabulary, NDArray[np.bool_]]] = {}
+        self.masks: dict[int, tuple[Vocabulary, NDArray[np.bool_]]] = {}
+        """those made so far, by identity of the vocabulary"""
 
     @classmethod
     def start(cls, workload: Workload, target: Target) -> TensorIRProgram:
@@ -91,7 +92,7 @@ class TensorIRProgram:
 
     def legal_mask(self, vocabulary: Vocabulary) -> NDArray[np.bool_]:
         """Shape (len(vocabulary),), bool, read-only."""
-        found = self._masks.get(id(vocabulary))
+        found = self.masks.get(id(vocabulary))
         if found is None:
-            found = self._masks[id(vocabulary)] = vocabulary, legality.mask(self, vocabulary)
+            found = self.masks[id(vocabulary)] = vocabulary, legality.mask(self, vocabulary)
         return found[1]

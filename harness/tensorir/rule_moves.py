@@ -440,8 +440,7 @@ def _needed(facts: Facts, block: int, demands: list[_Demand], outer: int) -> int
             for v, c in coefficients.items():
                 size += abs(c) * moved.get(v, 0)
             size = extent + int(size)
-            if size > sizes.get(handle, 0):
-                sizes[handle] = size
+            sizes[handle] = max(sizes.get(handle, 0), size)
     total = 1
     here = facts.blocks[block].facts
     for handle, extent in zip(here.iter_handles, here.iter_extents, strict=True):
@@ -474,7 +473,7 @@ def too_much_work(facts: Facts, t: Any, asked: int) -> int:
                     unbound *= facts.loops[j].extent
             if unbound * full > budget:
                 refused |= 1 << i
-        elif repeats > budget:
+        elif repeats > budget and -1 not in facts.extents:
             refused |= 1 << i  # each iteration needs something
         else:
             if demands is None:
