@@ -13,7 +13,8 @@ import gc
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Protocol, cast
 
@@ -53,6 +54,8 @@ class StaticReport:
     steps_per_s: float
     """steps / CPU seconds, resets included"""
     steps_per_s_wall: float
+    collector_share: float
+    """part of those CPU seconds that Python's cyclic garbage collector took"""
     plain_steps_per_s: float
     """1 / mean CPU seconds of apply, trials and structural walk; without observation and cost"""
     plain_states: int
@@ -122,7 +125,7 @@ def _play(env: ScheduleEnv, rng: np.random.Generator, seed: int, played: _Played
         if not len(legal):
             break
         before = env.program
-        _, _, _, truncated, info = env.step(rng.choice(legal))
+        _, _, _, truncated, info = env.step(legal[rng.integers(len(legal))])
         nest = cast(_TensorIR, env.program).nest
         played.steps += 1
         played.loops += len(nest.loops)
@@ -131,6 +134,26 @@ def _play(env: ScheduleEnv, rng: np.random.Generator, seed: int, played: _Played
             played.kept.append((before, env.program.steps[-1]))
         if truncated:
             break
+
+
+@contextmanager
+def _collector_clock() -> Iterator[list[float]]:
+    """CPU seconds of each garbage collection inside."""
+    seconds: list[float] = []
+    began = 0.0
+
+    def clock(phase: str, _: dict[str, int]) -> None:
+        nonlocal began
+        if phase == "start":
+            began = time.thread_time()
+        else:
+            seconds.append(time.thread_time() - began)
+
+    gc.callbacks.append(clock)
+    try:
+        yield seconds
+    finally:
+        gc.callbacks.remove(clock)
 
 
 def _exists(transform: Transform, loops: int, blocks: int) -> bool:
@@ -217,14 +240,16 @@ def static(
     for kernel in kernels:  # set-up: builds the unscheduled programs, imports what is lazy
         env.reset(options={"kernel": kernel})
     _play(env, rng, 0, _Played())
-    cpu_s = wall_s = 0.0
+    cpu_s = wall_s = collector_s = 0.0
     played = _Played()
     plain: list[float] = []
     for first in range(0, episodes, _BATCH):
         numbers = range(first, min(first + _BATCH, episodes))
         began, began_wall = time.thread_time(), time.perf_counter()
-        for number in numbers:
-            _play(env, rng, number, played)
+        with _collector_clock() as collections:
+            for number in numbers:
+                _play(env, rng, number, played)
+        collector_s += sum(collections)
         cpu_s += time.thread_time() - began
         wall_s += time.perf_counter() - began_wall
         share = round(plain_states * (numbers[-1] + 1) / episodes) - len(plain)
@@ -242,6 +267,7 @@ def static(
         mean_blocks=round(played.blocks / steps, 2),
         steps_per_s=round(fast, 1),
         steps_per_s_wall=round(steps / wall_s, 1),
+        collector_share=round(collector_s / cpu_s, 3),
         plain_steps_per_s=round(slow, 2),
         plain_states=len(plain),
         ratio=round(fast / slow, 1),

@@ -115,8 +115,13 @@ class PaddedGraph:
         }
 
     def _fits(self, graph: IRGraph) -> bool:
-        return graph.links.shape[1] <= MAX_EDGES and all(
-            n <= room for n, room in zip(graph.counts, self._room, strict=True)
+        _, loops, blocks, buffers = graph.counts
+        _, max_loops, max_blocks, max_buffers = self._room
+        return (
+            loops <= max_loops
+            and blocks <= max_blocks
+            and buffers <= max_buffers
+            and graph.links.shape[1] <= MAX_EDGES
         )
 
     def _kept_edges(self, graph: IRGraph) -> NDArray[np.bool_]:
