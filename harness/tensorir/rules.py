@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 from tirgym.harness.tensorir import rule_limits as limits
 from tirgym.harness.tensorir import rule_loops as loops
 from tirgym.harness.tensorir import rule_moves as moves
+from tirgym.harness.tensorir import rule_regions as regions
 from tirgym.harness.tensorir import rule_storage as storage
 from tirgym.harness.tensorir.facts import Facts
 from tirgym.harness.transforms.base import Transform
@@ -277,7 +278,7 @@ RULES: tuple[Rule, ...] = (
         "dense region",
         "a producer covers no dense box below the loop, or producers differ",
         ("ReverseComputeAt",),
-        moves.scattered_region,
+        regions.scattered_region,
         by_row=True,
     ),
     Rule(
