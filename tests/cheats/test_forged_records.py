@@ -15,8 +15,8 @@ from handmade import WORKLOAD, host, start
 
 from tirgym.errors import DamagedFileError, InvalidValueError
 from tirgym.harness.agent import Candidate
-from tirgym.harness.evaluation import Evaluation, GateReport, Level, Measurement
 from tirgym.harness.desk import context_of
+from tirgym.harness.evaluation import Evaluation, GateReport, Level, Measurement
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.status import Status
 from tirgym.harness.store import Record, Store
