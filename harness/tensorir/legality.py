@@ -20,7 +20,7 @@ from tirgym.harness.tensorir.nest import NodeCache
 from tirgym.harness.tensorir.rule_limits import missing
 from tirgym.harness.tensorir.rule_storage import meaningful, parameters
 from tirgym.harness.tensorir.rules import Refusal, first_refusal, rules_for
-from tirgym.harness.tensorir.shortcuts import MOVERS, SHORTCUTS, Verdict
+from tirgym.harness.tensorir.shortcuts import MOVERS, SHORTCUTS, Verdict, always
 from tirgym.harness.transforms.base import Transform
 from tirgym.harness.vocabulary import Row, Vocabulary
 
@@ -97,6 +97,8 @@ class _Plan(NamedTuple):
     prototype: Transform
     group_refusals: tuple[Refusal, ...]
     """rules that look at the node alone"""
+    sure: bool
+    """the compiler accepts whatever no rule refuses"""
     shortcut: Callable[[Facts, Any, int], Verdict] | None
     row_refusals: tuple[Refusal, ...]
     """rules that look at other parameters too"""
@@ -115,6 +117,7 @@ def _plans(vocabulary: Vocabulary) -> tuple[_Plan, ...]:
         number += len(group.rows)
         if rows:
             shortcut = SHORTCUTS.get(group.name)
+            sure = shortcut is always
             by_group = tuple(r.refused for r in rules_for(group.name, by_row=False))
             by_row = tuple(
                 r.refused
@@ -123,7 +126,16 @@ def _plans(vocabulary: Vocabulary) -> tuple[_Plan, ...]:
             )
             prototype, movers = rows[0][1].prototype, MOVERS.get(group.name)
             found.append(
-                _Plan(group.node_field, prototype, by_group, shortcut, by_row, rows, movers)
+                _Plan(
+                    group.node_field,
+                    prototype,
+                    by_group,
+                    sure,
+                    None if sure else shortcut,
+                    by_row,
+                    rows,
+                    movers,
+                )
             )
     return tuple(found)
 
@@ -177,7 +189,7 @@ def _asked(facts: Facts, plan: _Plan) -> int:
 def _legal_nodes(program: TensorIRProgram, facts: Facts, plan: _Plan, row: Row, asked: int) -> int:
     """The nodes among `asked` whose transform is legal; the cheapest questions come first."""
     prototype = row.prototype
-    accepted = 0
+    accepted = asked if plan.sure else 0
     if plan.shortcut is not None:
         accepted, impossible = plan.shortcut(facts, prototype, asked)
         asked &= ~impossible

@@ -16,13 +16,14 @@ from tvm.tirx import BufferStore
 from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.nest import Access, Block, NodeCache
 
-__all__ = ["MOVERS", "SHORTCUTS", "Verdict"]
+__all__ = ["MOVERS", "SHORTCUTS", "Verdict", "always"]
 
 Verdict = tuple[int, int]
 """Nodes surely accepted, nodes surely refused."""
 
 
-def _always(facts: Facts, t: Any, asked: int) -> Verdict:
+def always(facts: Facts, t: Any, asked: int) -> Verdict:
+    """The compiler accepts whatever no rule refuses."""
     return asked, 0
 
 
@@ -360,12 +361,12 @@ def _reverse_compute_at(facts: Facts, t: Any, asked: int) -> Verdict:
 
 
 SHORTCUTS: Mapping[str, Callable[[Facts, Any, int], Verdict]] = {
-    "Split": _always,
+    "Split": always,
     "Reorder": _reorder,
-    "Fuse": _always,
+    "Fuse": always,
     "Vectorize": _independent,
     "Parallel": _independent,
-    "Unroll": _always,
+    "Unroll": always,
     "DecomposeReduction": _decompose,
     "RFactor": _rfactor,
     "CacheRead": _cache_read,
@@ -374,11 +375,11 @@ SHORTCUTS: Mapping[str, Callable[[Facts, Any, int], Verdict]] = {
     "ReverseComputeInline": _reverse_inline,
     "ComputeAt": _compute_at,
     "ReverseComputeAt": _reverse_compute_at,
-    "UnrollPragma": _always,
-    "SetScope": _always,
-    "StorageAlign": _always,
-    "TransformLayout": _always,
-    "PadEinsum": _always,
+    "UnrollPragma": always,
+    "SetScope": always,
+    "StorageAlign": always,
+    "TransformLayout": always,
+    "PadEinsum": always,
 }
 """Shortcut by class name; transforms without one are always tried."""
 
