@@ -15,6 +15,8 @@ from tirgym.harness.agent import Budget
 from tirgym.harness.search_run import SearchRun, Stopped
 from tirgym.harness.status import Status
 
+pytestmark = pytest.mark.usefixtures("toy_compiler")
+
 TESTS = Path(__file__).parents[1]
 ON_ANY_VOCABULARY = ("beam", "greedy", "random")
 SMALL = {"beam": {"width": 6, "samples": 6, "depth": 5, "fruitless": 2, "pool": 50, "evidence": 40}}

@@ -19,6 +19,8 @@ from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.transforms import default_vocabulary
 from tirgym.kernels_suite.registry import load_workload
 
+pytestmark = pytest.mark.usefixtures("toy_compiler")
+
 
 def play(agent: EvolutionaryAgent, trials: int = 24) -> SearchRun:
     run = SearchRun(toy_start(), toy_vocabulary(), ToyCost(), ToyEvaluator(), Budget(trials), 1)

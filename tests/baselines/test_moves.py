@@ -12,6 +12,8 @@ from tirgym.harness.program import Program
 from tirgym.harness.transforms import default_vocabulary, parse_transform
 from tirgym.kernels_suite.registry import load_workload
 
+pytestmark = pytest.mark.usefixtures("toy_compiler")
+
 
 @pytest.fixture(scope="module")
 def matmul() -> Program:

@@ -18,6 +18,8 @@ from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 from tirgym.harness.trace import Trace
 
+pytestmark = pytest.mark.usefixtures("toy_compiler")
+
 
 def run(
     agent: Any = "beam", evaluator: ToyEvaluator | None = None, **keywords: Any

@@ -15,6 +15,8 @@ from tirgym.errors import InvalidValueError, UsageError
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 
+pytestmark = pytest.mark.usefixtures("toy_compiler")
+
 STATUSES = {3: Status.WRONG_RESULT, 6: Status.TOO_SLOW, 7: Status.COMPILE_ERROR}
 
 

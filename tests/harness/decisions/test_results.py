@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tirgym.harness.backend import backend
-from tirgym.harness.decisions import RandomAgent, StaticAgent, design_space
+from tirgym.harness.decisions import DecisionAgent, RandomAgent, StaticAgent, design_space
 from tirgym.harness.evaluation import Level
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.status import Status
@@ -31,7 +31,8 @@ def check(evaluator: LocalEvaluator, kernel: str, threads: int, seeds: range) ->
     workload = Workload.of(workload.kernel, workload.kernel.tiny_shape)
     target = backend("llvm").target(None, threads)
     walk = design_space(TensorIRProgram.start(workload, target))
-    for agent in (StaticAgent(), *(RandomAgent(seed) for seed in seeds)):
+    agents: list[DecisionAgent] = [StaticAgent(), *(RandomAgent(seed) for seed in seeds)]
+    for agent in agents:
         program = walk.follow(agent).program
         evaluation = evaluator.evaluate(program, Level.FULL)
         steps = "; ".join(map(str, program.steps))

@@ -1,4 +1,4 @@
-"""The toy compiler of `toy.py` is known to every test here."""
+"""Plugin: the toy compiler of `toy.py`, for tests that ask for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tirgym.harness.decisions import SPACES
 from tirgym.spaces.graph import ENCODERS
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def toy_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts the toy in the tables of backends, encoders and design spaces."""
     monkeypatch.setitem(BACKENDS, "toy", "toy:ToyBackend")
