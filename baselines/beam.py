@@ -36,11 +36,11 @@ HELPED = 0.005
 class Args:
     """Options of the beam agent; all are counts, so that a seed fixes what is proposed."""
 
-    width: int = 16
+    width: int = 12
     """programs kept at each depth"""
     depth: int = 12
     """moves between a seed and the last programs of a beam"""
-    samples: int = 16
+    samples: int = 14
     """moves tried on each program"""
     batch: int = 8
     """programs measured after each beam"""
