@@ -94,7 +94,8 @@ class Values:
     """no value is below zero, in any regime"""
     infinities: tuple[float, ...] = (math.inf, -math.inf, math.inf)
     """EXTREME places these at random elements. Where the kernel takes a maximum, leave -inf out:
-    TVM's `max` starts from the lowest finite number"""
+    TVM's `max` starts from the lowest finite number. Where it multiplies by a constant zero (padding),
+    leave all out of the other factor: TVM folds `0 * x` to 0 once it sees the constant"""
 
 
 @dataclass(frozen=True)
