@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tirgym.errors import InvalidValueError, UsageError
+from tirgym.errors import InvalidValueError, MissingExtraError
 from tirgym.harness.search_run import Trial
 from tirgym.harness.status import Status
 
@@ -34,7 +34,7 @@ def save_picture(result: OptimizeResult, path: str | os.PathLike[str]) -> None:
     """Write the search behind `result` to `path`, a .png or .svg file.
 
     Left: every trial by speedup and verdict, with the best so far. Right: predicted against
-    measured time. Raises InvalidValueError for another ending, UsageError without matplotlib.
+    measured time. Raises InvalidValueError for another ending, MissingExtraError without matplotlib.
     """
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
@@ -45,9 +45,7 @@ def save_picture(result: OptimizeResult, path: str | os.PathLike[str]) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise UsageError(
-            "a picture needs matplotlib, which is not installed; pip install 'tirgym[plot]'"
-        ) from None
+        raise MissingExtraError("a picture", "matplotlib", "plot") from None
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))

@@ -22,7 +22,7 @@ from tirgym.harness.tensorir.nest import read_nest
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.kernels_suite.kernel import Workload
 
-__all__ = ["default_module", "default_program"]
+__all__ = ["default_module", "default_program", "tune_context"]
 
 SEED = 1
 """MetaSchedule draws the tile sizes of a sketch; this makes the draw a fixed one."""
@@ -89,7 +89,7 @@ def _first_sketch(mod: Any, target: Target) -> Iterator[tuple[Any, str]]:
     TVM fails to build it, and the space without them is taken.
     """
     for write_cache in (True, False):
-        context = _tune_context(mod, target, write_cache)
+        context = tune_context(mod, target, write_cache)
         try:
             sketches = context.generate_design_space()
         except (RuntimeError, ValueError, TypeError):
@@ -126,14 +126,17 @@ def _at_root(trace: Any) -> Any:
     return Trace(trace.insts, decisions)
 
 
-def _tune_context(mod: Any, target: Target, write_cache: bool) -> Any:
+def tune_context(
+    mod: Any, target: Target, write_cache: bool = True, strategy: Any = None, seed: int = SEED
+) -> Any:
     """A MetaSchedule context with the rules of its llvm space, made without its constructor.
 
     `TuneContext.__init__` imports every tensor intrinsic of every target first, which takes 13 to
-    26 s; the FFI constructor below it takes 10 ms.
+    26 s; the FFI constructor below it takes 10 ms. With a search `strategy` it gets the mutators
+    that MetaSchedule ships for llvm.
     """
     from tvm.s_tir import meta_schedule as ms
-    from tvm.s_tir.meta_schedule import _ffi_api, postproc, schedule_rule
+    from tvm.s_tir.meta_schedule import _ffi_api, mutator, postproc, schedule_rule
     from tvm.s_tir.meta_schedule.logging import get_logger, get_logging_func
 
     cache = schedule_rule.ReuseType(req="may", levels=[1, 2], scope="global")
@@ -175,7 +178,9 @@ def _tune_context(mod: Any, target: Target, write_cache: bool) -> Any:
     class Context(ms.TuneContext):  # type: ignore[misc]
         def __init__(self) -> None:
             space = ms.space_generator.PostOrderApply(
-                sch_rules=rules, postprocs=posts, mutator_probs={}
+                sch_rules=rules,
+                postprocs=posts,
+                mutator_probs=mutator.Mutator.create("llvm") if strategy is not None else {},
             )
             logging = get_logging_func(get_logger(__name__))
             self.__init_handle_by_constructor__(
@@ -183,10 +188,10 @@ def _tune_context(mod: Any, target: Target, write_cache: bool) -> Any:
                 mod,
                 tvm_target(target),
                 space,
-                None,
+                strategy,
                 "default",
                 target.num_threads,
-                SEED,
+                seed,
                 logging,
             )
             _ffi_api.TuneContextInitialize(self)

@@ -62,6 +62,7 @@ def test_error_tree_is_whole_and_pickles() -> None:
         errors.UnknownNameError("kernel", "matmull", ["matmul", "softmax"]),
         errors.InvalidValueError("trials", 0, "a positive integer"),
         errors.DamagedFileError("t.json", "trace", "not JSON"),
+        errors.MissingExtraError("a picture", "matplotlib", "plot"),
         errors.TargetMismatchError("made for skylake"),
         errors.BackendUnavailableError("no CUDA device"),
         errors.IllegalTransformError(

@@ -5,6 +5,7 @@
     │   ├── UnknownNameError       a name that is in no table; lists the names that are
     │   ├── InvalidValueError      a value outside what is accepted; says what would be accepted
     │   ├── DamagedFileError       a trace, store or kernel file that does not parse
+    │   ├── MissingExtraError      an optional package is not installed; says how to get it
     │   └── TargetMismatchError    a trace or record made for another target, version or vocabulary
     ├── BackendUnavailableError    a compiler or device is missing; says which and how to get it
     ├── IllegalTransformError      a rule or the compiler refused a transform; carries rule and location
@@ -25,6 +26,7 @@ __all__ = [
     "EvaluationError",
     "IllegalTransformError",
     "InvalidValueError",
+    "MissingExtraError",
     "TargetMismatchError",
     "TirgymError",
     "UnknownNameError",
@@ -78,6 +80,20 @@ class DamagedFileError(UsageError):
 
     def __str__(self) -> str:
         return f"{self.path} is not a readable {self.what}: {self.problem}"
+
+
+class MissingExtraError(UsageError):
+    """Something that needs an optional package, which is not installed."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        self.what, self.package, self.extra = what, package, extra
+        super().__init__(what, package, extra)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} needs {self.package}, which is not installed; "
+            f"pip install 'tirgym[{self.extra}]'"
+        )
 
 
 class TargetMismatchError(UsageError):
