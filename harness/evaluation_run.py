@@ -174,6 +174,7 @@ class EvaluationRun:
     def evaluation(self) -> Evaluation:
         """The answer."""
         if not self.fresh:
+            self.remember()
             known = self.store.code_key(self.context, self.ir_key)
             stored = self.stored(known or f"ir:{self.ir_key}")
             if stored is not None:
@@ -202,6 +203,13 @@ class EvaluationRun:
         if found:
             return self.finished(found[0].evaluation(self.ir_key))
         return self.finished(self.settle(outcome), outcome)
+
+    def remember(self) -> None:
+        """Note how the program is made, so that models can learn from its verdict."""
+        if self.store.read_only or self.store.transforms(self.context, self.ir_key) is not None:
+            return
+        steps = tuple(map(str, self.program.steps))
+        self.store.put_transforms(self.context, self.ir_key, steps)
 
     def stored(self, key: str) -> Record | None:
         """The verdict on `key` that may be used again (see `LocalEvaluator`)."""

@@ -20,6 +20,7 @@ from typing import Any
 from tirgym.errors import DamagedFileError, EvaluationError, InvalidValueError
 from tirgym.harness.evaluation import Evaluation, GateReport, Level, Measurement, TimingStats
 from tirgym.harness.status import Status
+from tirgym.harness.store_schema import OLDEST_VERSION, SCHEMA_VERSION, prepare
 from tirgym.harness.target import Target
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Context",
     "Record",
     "Store",
+    "StoredProgram",
     "open_store",
 ]
 
@@ -42,25 +44,9 @@ SETTLED = frozenset(
     }
 )
 """Verdicts that stand; any other is replaced by the next one on the same key."""
-SCHEMA_VERSION = 1
-"""Layout of the tables."""
 PROTOCOL_VERSION = 2
 """How gate and timing work; numbers of different protocols are never mixed."""
 
-_SCHEMA = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE codes (
-    workload TEXT NOT NULL, target TEXT NOT NULL, versions TEXT NOT NULL, ir_key TEXT NOT NULL,
-    code_key TEXT NOT NULL,
-    PRIMARY KEY (workload, target, versions, ir_key)
-) WITHOUT ROWID;
-CREATE TABLE verdicts (
-    workload TEXT NOT NULL, target TEXT NOT NULL, versions TEXT NOT NULL, machine TEXT NOT NULL,
-    protocol INTEGER NOT NULL, key TEXT NOT NULL, level TEXT NOT NULL,
-    status TEXT NOT NULL, message TEXT NOT NULL, gate TEXT, measurement TEXT, slowdown REAL,
-    PRIMARY KEY (workload, target, versions, machine, protocol, key, level)
-) WITHOUT ROWID;
-"""
 _BUSY_S = 60.0
 
 
@@ -112,12 +98,28 @@ class Record:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class StoredProgram:
+    """How to make one program that was evaluated, and where its verdicts stand."""
+
+    workload: str
+    """as in `Context`"""
+    target: Target
+    versions: str
+    ir_key: str
+    key: str
+    """of its verdicts: the code key, or "ir:" and the IR key if no code was emitted"""
+    transforms: tuple[str, ...]
+    """text forms, in order; from the unscheduled program"""
+
+
 class Store:
     """Verdicts in a file, or in memory with ":memory:". Usable from several threads and processes;
     a forked child gets a connection of its own.
 
-    Raises DamagedFileError for a file that is no store or of another schema, EvaluationError when
-    it cannot be written (full disk, no permission).
+    Files of older schemas open too, and are renewed when they may be written. Raises
+    DamagedFileError for a file that is no store or of an unknown schema, EvaluationError when it
+    cannot be written (full disk, no permission).
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class Store:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._owner = 0
+        self._schema: int | None = None
         with self._errors():
             self._connect()
 
@@ -147,6 +150,39 @@ class Store:
             "INSERT OR IGNORE INTO codes VALUES (?, ?, ?, ?, ?)",
             (context.workload, context.target_text, context.versions, ir_key, code_key),
         )
+
+    def transforms(self, context: Context, ir_key: str) -> tuple[str, ...] | None:
+        """The transforms that made a program, None if nobody noted them."""
+        if not self._keeps_programs():
+            return None
+        row = self._one(
+            "SELECT transforms FROM programs WHERE (workload, target, versions, ir_key) "
+            "= (?, ?, ?, ?)",
+            (context.workload, context.target_text, context.versions, ir_key),
+        )
+        return None if row is None else self._steps(row[0])
+
+    def put_transforms(self, context: Context, ir_key: str, transforms: tuple[str, ...]) -> None:
+        """Remember how a program is made; the first way that was noted stays."""
+        self._write(
+            "INSERT OR IGNORE INTO programs VALUES (?, ?, ?, ?, ?)",
+            (
+                context.workload,
+                context.target_text,
+                context.versions,
+                ir_key,
+                json.dumps(transforms),
+            ),
+        )
+
+    def programs(self) -> Iterator[StoredProgram]:
+        """Every program whose transforms are known, sorted by workload, target, versions, IR key."""
+        if not self._keeps_programs():
+            return
+        for workload, target, versions, ir_key, code_key, transforms in self._all(_PROGRAMS):
+            key = code_key or f"ir:{ir_key}"
+            steps = self._steps(transforms)
+            yield StoredProgram(workload, _target(target), versions, ir_key, key, steps)
 
     def get(self, context: Context, key: str, level: Level) -> Record | None:
         """The verdict on `key` at exactly `level`."""
@@ -198,10 +234,17 @@ class Store:
         if self._connection is not None and self._owner == os.getpid():
             return self._connection
         made = self._open()
-        version = self._schema_version(made)
-        if version != str(SCHEMA_VERSION):
+        try:
+            self._schema = prepare(made, self.read_only)
+        except BaseException:
             made.close()
-            problem = f"schema version {version}, expected {SCHEMA_VERSION}"
+            raise
+        if self._schema is None or not OLDEST_VERSION <= self._schema <= SCHEMA_VERSION:
+            made.close()
+            expected = f"expected {OLDEST_VERSION} to {SCHEMA_VERSION}"
+            problem = f"schema version {self._schema}, {expected}"
+            if self._schema is None:
+                problem = "a database without the tables of a store"
             raise DamagedFileError(self.path, "measurement store", problem)
         self._connection, self._owner = made, os.getpid()
         return made
@@ -231,29 +274,22 @@ class Store:
         made.execute("PRAGMA synchronous = NORMAL")
         return made
 
-    def _schema_version(self, made: sqlite3.Connection) -> str:
-        tables = {
-            row[0] for row in made.execute("SELECT name FROM sqlite_master WHERE type='table'")
-        }
-        if not tables and not self.read_only:
-            made.execute("BEGIN IMMEDIATE")  # two processes may create the file at once
-            try:
-                if not made.execute("SELECT 1 FROM sqlite_master").fetchone():
-                    for statement in _SCHEMA.split(";"):
-                        made.execute(statement)
-                    row = ("schema", str(SCHEMA_VERSION))
-                    made.execute("INSERT INTO meta VALUES (?, ?)", row)
-                made.execute("COMMIT")
-            except BaseException:
-                if made.in_transaction:
-                    made.execute("ROLLBACK")
-                raise
-        elif "meta" not in tables:
-            made.close()
-            problem = "a database without the tables of a store"
+    def _keeps_programs(self) -> bool:
+        """Whether the file has room for transforms: not if it is old and must not be changed."""
+        with self._lock, self._errors():
+            self._connect()
+            return (self._schema or 0) >= 2
+
+    def _steps(self, text: str) -> tuple[str, ...]:
+        try:
+            steps = json.loads(text)
+        except ValueError as error:
+            problem = f"transforms that do not parse ({error})"
+            raise DamagedFileError(self.path, "measurement store", problem) from None
+        if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
+            problem = "transforms that are no list of texts"
             raise DamagedFileError(self.path, "measurement store", problem)
-        row = made.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-        return "none" if row is None else str(row[0])
+        return tuple(steps)
 
     def _one(self, sql: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
         with self._lock, self._errors():
@@ -319,6 +355,11 @@ _PUT = (
     "measurement = excluded.measurement, slowdown = excluded.slowdown "
     f"WHERE status NOT IN ({', '.join(repr(str(s)) for s in sorted(SETTLED))})"
 )
+_PROGRAMS = (
+    "SELECT workload, target, versions, ir_key, code_key, transforms FROM programs "
+    "LEFT JOIN codes USING (workload, target, versions, ir_key) "
+    "ORDER BY workload, target, versions, ir_key"
+)
 _WHERE = "WHERE (workload, target, versions, machine, protocol, key, level) = (?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -328,8 +369,12 @@ def _columns(context: Context) -> tuple[object, ...]:
 
 
 def _context(workload: str, target: str, versions: str, machine: str, protocol: int) -> Context:
-    backend, arch, threads = target.split(" ")
-    return Context(workload, Target(backend, arch, int(threads)), versions, machine, protocol)
+    return Context(workload, _target(target), versions, machine, protocol)
+
+
+def _target(text: str) -> Target:
+    backend, arch, threads = text.split(" ")
+    return Target(backend, arch, int(threads))
 
 
 def _gate(data: dict[str, Any]) -> GateReport:

@@ -127,6 +127,24 @@ def test_regimes_rotate(evaluator: LocalEvaluator) -> None:
     assert seen == {str(r) for r in Regime}
 
 
+def test_the_store_keeps_how_each_program_is_made(tmp_path: Path) -> None:
+    steps = ("Split(loop=1, factor=8)", "Unroll(loop=2)")
+    program = TensorIRProgram.start(MATMUL, host())
+    with quick(tmp_path / "store.sqlite") as one:
+        one.evaluate(program)
+        for step in steps:
+            program = program.apply(parse_transform(step))
+        one.evaluate(program, fresh=True)
+        assert len(list(one.store.programs())) == 1, "a fresh evaluation stores nothing"
+        evaluation = one.evaluate(program)
+    store = Store(tmp_path / "store.sqlite", read_only=True)
+    made = {p.ir_key: p for p in store.programs()}
+    assert made[program.ir_key].transforms == steps
+    assert made[program.ir_key].key == evaluation.code_key
+    with LocalEvaluator(host(), store, plans=PLANS) as reader:
+        assert reader.evaluate(program).code_key == evaluation.code_key
+
+
 def test_numbers_come_from_the_store_in_another_process(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     with quick(path) as one:

@@ -135,8 +135,97 @@ def test_another_database_or_schema_is_refused(path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("UPDATE meta SET value = '99'")
     database.close()
-    with pytest.raises(DamagedFileError, match="schema version 99, expected 1"):
+    with pytest.raises(DamagedFileError, match="schema version 99, expected 1 to 2"):
         Store(path)
+
+
+FIRST_LAYOUT = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE codes (
+    workload TEXT NOT NULL, target TEXT NOT NULL, versions TEXT NOT NULL, ir_key TEXT NOT NULL,
+    code_key TEXT NOT NULL,
+    PRIMARY KEY (workload, target, versions, ir_key)
+) WITHOUT ROWID;
+CREATE TABLE verdicts (
+    workload TEXT NOT NULL, target TEXT NOT NULL, versions TEXT NOT NULL, machine TEXT NOT NULL,
+    protocol INTEGER NOT NULL, key TEXT NOT NULL, level TEXT NOT NULL,
+    status TEXT NOT NULL, message TEXT NOT NULL, gate TEXT, measurement TEXT, slowdown REAL,
+    PRIMARY KEY (workload, target, versions, machine, protocol, key, level)
+) WITHOUT ROWID;
+INSERT INTO meta VALUES ('schema', '1');
+INSERT INTO codes VALUES ('w', 'llvm x 1', 'v', 'ir', 'code');
+INSERT INTO verdicts
+    VALUES ('w', 'llvm x 1', 'v', 'm', 2, 'code', 'training', 'too_slow', 'slow', NULL, NULL, 9.0);
+"""
+"""A file as the first release wrote it."""
+OLD = Context("w", Target("llvm", "x", 1), "v", "m")
+OLD_RECORD = Record(OLD, "code", Level.TRAINING, Status.TOO_SLOW, "slow", None, None, 9.0)
+
+
+@pytest.fixture
+def old_file(path: Path) -> Path:
+    path.parent.mkdir()
+    database = sqlite3.connect(path)
+    database.executescript(FIRST_LAYOUT)
+    database.close()
+    return path
+
+
+def test_a_file_of_the_first_layout_is_renewed_and_keeps_all_it_had(old_file: Path) -> None:
+    store = Store(old_file)
+    assert list(store.records()) == [OLD_RECORD]
+    assert store.transforms(OLD, "ir") is None
+    store.put_transforms(OLD, "ir", ("Unroll(loop=1)",))
+    store.close()
+    again = Store(old_file, read_only=True)
+    assert again.code_key(OLD, "ir") == "code"
+    assert [p.transforms for p in again.programs()] == [("Unroll(loop=1)",)]
+
+
+def test_a_file_of_the_first_layout_can_be_read_without_a_change(old_file: Path) -> None:
+    before = old_file.read_bytes()
+    store = Store(old_file, read_only=True)
+    assert list(store.records()) == [OLD_RECORD]
+    assert store.transforms(OLD, "ir") is None
+    assert list(store.programs()) == []
+    store.close()
+    assert old_file.read_bytes() == before
+
+
+def test_many_processes_renew_a_file_at_once(old_file: Path) -> None:
+    writers = [in_process(old_file, "print(len(store))") for _ in range(4)]
+    assert [w.communicate(timeout=120)[0] for w in writers] == ["1\n"] * 4
+    assert list(Store(old_file).records()) == [OLD_RECORD]
+
+
+def test_programs_stand_with_the_key_of_their_verdicts(path: Path) -> None:
+    store = Store(path)
+    store.put_code_key(CONTEXT, "ir2", "code")
+    store.put_transforms(CONTEXT, "ir2", ("Split(loop=0, factor=8)", "Unroll(loop=1)"))
+    store.put_transforms(CONTEXT, "ir1", ())
+    store.put_transforms(CONTEXT, "ir1", ("Unroll(loop=0)",))
+    store.close()
+    programs = list(Store(path, read_only=True).programs())
+    assert [(p.ir_key, p.key, p.transforms) for p in programs] == [
+        ("ir1", "ir:ir1", ()),
+        ("ir2", "code", ("Split(loop=0, factor=8)", "Unroll(loop=1)")),
+    ]
+    assert {(p.workload, p.target, p.versions) for p in programs} == {
+        (CONTEXT.workload, CONTEXT.target, CONTEXT.versions)
+    }
+
+
+@pytest.mark.parametrize("text", ["[1", "{}", "[1]"])
+def test_transforms_that_do_not_parse_are_damage(path: Path, text: str) -> None:
+    store = Store(path)
+    store.put_transforms(CONTEXT, "ir", ())
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE programs SET transforms = ?", (text,))
+    database.close()
+    with pytest.raises(DamagedFileError, match="transforms"):
+        store.transforms(CONTEXT, "ir")
+    with pytest.raises(DamagedFileError, match="transforms"):
+        list(store.programs())
 
 
 def test_a_page_overwritten_in_the_middle_is_damage(path: Path) -> None:
@@ -225,7 +314,14 @@ def test_threads_share_one_store(path: Path) -> None:
 def test_what_was_answered_survives_a_kill(path: Path) -> None:
     writer = in_process(
         path,
-        "i = 0\nwhile True:\n    store.put(passed(f'code {i}'))\n    print(i, flush=True)\n    i += 1",
+        """
+i = 0
+while True:
+    store.put_transforms(CONTEXT, f"ir {i}", ("Unroll(loop=0)",) * i)
+    store.put(passed(f"code {i}"))
+    print(i, flush=True)
+    i += 1
+""",
     )
     assert writer.stdout is not None
     last = -1
@@ -241,6 +337,7 @@ def test_what_was_answered_survives_a_kill(path: Path) -> None:
     assert all(
         store.get(CONTEXT, f"code {i}", Level.TRAINING) == passed(f"code {i}") for i in range(last)
     )
+    assert all(len(store.transforms(CONTEXT, f"ir {i}") or ()) == i for i in range(last))
     assert store.put(passed("later")) == passed("later")
 
 
