@@ -15,6 +15,7 @@ from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluation import Evaluation, TimingStats
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
+from tirgym.harness.run_record import Recorder
 from tirgym.harness.search_run import SearchRun, Stopped, Trial
 from tirgym.harness.session import CompileHarness
 from tirgym.harness.target import Target
@@ -142,6 +143,7 @@ def optimize(
     progress: Callable[[Progress], None] | None = None,
     verify_top: int = 3,
     agent_options: Mapping[str, Any] | None = None,
+    recorder: Recorder | None = None,
 ) -> OptimizeResult:
     """Search for a faster program of `workload` and verify it.
 
@@ -149,8 +151,8 @@ def optimize(
     table, "package.module:Class", or an agent. `trials` and `seconds` limit the search; the
     verification comes on top. `out` gets the trace: whenever the best improves it is written whole,
     marked "unverified", and at the end with the verified number. Ctrl-C ends the search early;
-    what was found is verified and returned. `store`, `evaluator`, `vocabulary` and `cost` are those
-    of CompileHarness.
+    what was found is verified and returned. `recorder` gets every verdict, such as a `RunRecord`.
+    `store`, `evaluator`, `vocabulary` and `cost` are those of CompileHarness.
     """
     began = time.monotonic()
     if isinstance(agent, str):
@@ -166,7 +168,7 @@ def optimize(
         cost=cost,
     ) as harness:
         start = harness.load_ir(workload)
-        report = _Report(harness, agent.name, seed, trials, began, out, progress)
+        report = _Report(harness, agent.name, seed, trials, began, out, progress, recorder)
         run = harness.search_run(Budget(trials, seconds), seed, report.on_trial)
         setup_s = time.monotonic() - began
         run.run(agent)
@@ -200,15 +202,20 @@ class _Report:
         began: float,
         out: str | os.PathLike[str] | None,
         progress: Callable[[Progress], None] | None,
+        recorder: Recorder | None,
     ) -> None:
         self.harness, self.agent, self.seed, self.trials = harness, agent, seed, trials
         self.began, self.out, self.progress = began, out, progress
+        self.recorder = recorder
         self.best = 0.0
         self.used = 0
 
     def on_trial(self, trial: Trial) -> None:
         """An answer of the evaluator during the search."""
         candidate, self.used = trial.candidate, trial.number
+        if self.recorder is not None:
+            program, predicted_us = candidate.program, trial.predicted_us
+            self.recorder.record(program, candidate.evaluation, predicted_us=predicted_us)
         speedup = candidate.evaluation.speedup
         if self.out is not None and speedup is not None and speedup > self.best:
             self.best = speedup
@@ -218,13 +225,20 @@ class _Report:
 
     def on_check(self, candidate: Candidate) -> None:
         """A full evaluation."""
+        self._record_verdict(candidate)
         self._tell(Phase.VERIFY, candidate.evaluation.speedup or 0.0, candidate)
 
     def on_done(self, result: OptimizeResult, candidate: Candidate) -> None:
         """The end."""
+        self._record_verdict(candidate)
         if self.out is not None:
             result.trace.save(self.out)
         self._tell(Phase.DONE, result.speedup or 0.0, candidate)
+
+    def _record_verdict(self, candidate: Candidate) -> None:
+        if self.recorder is not None:
+            program = candidate.program
+            self.recorder.record(program, candidate.evaluation, before=program)
 
     def _tell(self, phase: Phase, best: float, candidate: Candidate) -> None:
         if self.progress is not None:

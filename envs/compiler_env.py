@@ -31,6 +31,7 @@ from tirgym.harness.evaluation import Evaluation, Level
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.hardware import compiler_versions
 from tirgym.harness.program import Program
+from tirgym.harness.run_record import Choice, Recorder
 from tirgym.harness.status import FATAL, Status
 from tirgym.harness.trace import Trace, TraceResult
 from tirgym.harness.transforms.base import Transform
@@ -58,6 +59,8 @@ class Act:
     """why the action changes nothing, "" if it is legal"""
     last: bool = False
     """the episode ends with it"""
+    choice: Choice | None = None
+    """the answer that the action gave to an open question, for records"""
 
 
 class CompilerEnv(gymnasium.Env[Any, Any]):
@@ -87,6 +90,7 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         store: Any,
         cost: CostModel | None,
         render_mode: str | None,
+        recorder: Recorder | None,
     ) -> None:
         if isinstance(max_steps, bool) or max_steps < 1:
             raise InvalidValueError("max_steps", max_steps, "a whole number of at least 1")
@@ -106,6 +110,7 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
             self.target = replay_target(store, self.target)
         self._evaluator = EvaluatorSource(evaluator, lambda: make_evaluator(store, replay))
         self._owner = True
+        self._recorder = recorder
         self._episode: Episode | None = None
         self._starts: dict[str, View] = {}
 
@@ -148,6 +153,10 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         before, after, refusal = episode.program, act.after, act.refusal
 
         evaluation = self._judge(episode, after, final=act.last or late)
+        if not refusal:
+            self._record(act.after, evaluation, before, act.choice)
+        elif evaluation is not None:
+            self._record(before, evaluation, before)
         if evaluation is not None and evaluation.status in _REJECTS and not refusal:
             refusal = evaluation.message or f"the program was refused ({evaluation.status})"
             status: Status | None = evaluation.status
@@ -215,6 +224,7 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         episode = self._running()
         program = episode.program
         evaluation = self._judge(episode, program, final=True)
+        self._record(program, evaluation, program)
         transition = Transition(program, program, None, final=True, evaluation=evaluation)
         reward = episode.reward.step(transition)
         episode.over = True
@@ -276,6 +286,18 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
                 f"action {action!r}: expected an integer from 0 to {last}{self._last_word}"
             )
         return int(action)
+
+    def _record(
+        self,
+        program: Program,
+        evaluation: Evaluation | None,
+        before: Program,
+        choice: Choice | None = None,
+    ) -> None:
+        nothing = program is before and choice is None and evaluation is None
+        if self._recorder is not None and not nothing:
+            seed = self._running(over=True).seed
+            self._recorder.record(program, evaluation, before=before, choice=choice, seed=seed)
 
     def _out_of_budget(self, episode: Episode) -> bool:
         if episode.steps + 1 >= self.max_steps:

@@ -11,9 +11,16 @@ from tirgym.envs.episode import View, make_info
 from tirgym.envs.strategies import KernelLike, default_cost
 from tirgym.errors import InvalidValueError
 from tirgym.harness.cost import CostModel
-from tirgym.harness.decisions import DecisionAgent, DecisionPoint, Walk, design_space
+from tirgym.harness.decisions import (
+    DecisionAgent,
+    DecisionPoint,
+    Recommendation,
+    Walk,
+    design_space,
+)
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
+from tirgym.harness.run_record import Recorder, chosen
 from tirgym.kernels_suite.kernel import Shape
 from tirgym.rewards.reward import Reward
 from tirgym.spaces.decision_space import OptionSpace, make_decision_observation
@@ -59,7 +66,8 @@ class DecisionEnv(CompilerEnv):
     ordinary transforms.
 
     ## Arguments
-    `kernel`, `shape`, `evaluator`, `store` and `reset(options=…)` are those of `ScheduleEnv`.
+    `kernel`, `shape`, `evaluator`, `store`, `recorder` and `reset(options=…)` are those of
+    `ScheduleEnv`. What `decide` is answered is recorded with its confidence.
     """
 
     def __init__(
@@ -78,6 +86,7 @@ class DecisionEnv(CompilerEnv):
         store: Any = None,
         cost: CostModel | None = None,
         render_mode: str | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         super().__init__(
             kernel,
@@ -92,8 +101,10 @@ class DecisionEnv(CompilerEnv):
             store,
             cost,
             render_mode,
+            recorder,
         )
         self.candidate_costs = candidate_costs
+        self._advice: Recommendation | None = None
         self._cost = default_cost() if cost is None else cost
         self.action_space: OptionSpace = OptionSpace()
         self.observation_form = make_decision_observation(observation, self.action_space)
@@ -112,7 +123,13 @@ class DecisionEnv(CompilerEnv):
 
     def decide(self, agent: DecisionAgent) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """`step` with the answer of `agent`; wrap agents that may fail in a `Guard`."""
-        return self.step(agent.decide(self.point()).option if not self.walk.done else 0)
+        if self.walk.done:
+            return self.step(0)
+        self._advice = agent.decide(self.point())
+        try:
+            return self.step(self._advice.option)
+        finally:
+            self._advice = None
 
     # -- what CompilerEnv asks --------------------------------------------------------------
 
@@ -140,7 +157,13 @@ class DecisionEnv(CompilerEnv):
             return Act(f"{question.key}: option {index}", program, lambda: view, refusal=refusal)
         after = walk.answer(index)
         text = f"{question.key} = {question.options[index].value}"
-        return Act(text, after.program, lambda: self._look(after, view.workload), last=after.done)
+        return Act(
+            text,
+            after.program,
+            lambda: self._look(after, view.workload),
+            last=after.done,
+            choice=chosen(walk, index, after, self._advice, view.costs or ()),
+        )
 
     def _look(self, walk: Walk, uri: str) -> DecisionView:
         """`walk` with its graph, mask and costs, made once for each step."""

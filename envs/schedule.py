@@ -12,6 +12,7 @@ from tirgym.errors import IllegalTransformError, InvalidValueError
 from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
+from tirgym.harness.run_record import Recorder
 from tirgym.harness.transforms import default_vocabulary
 from tirgym.harness.transforms.base import SlotLimits, Transform
 from tirgym.harness.vocabulary import Vocabulary
@@ -52,7 +53,8 @@ class ScheduleEnv(CompilerEnv):
     drawn at each reset. `shape` replaces dimensions, or names a set ("train", "holdout", "tiny") to
     draw from. `reset(options={"kernel": …, "shape": …})` overrides both for one episode. `factors`
     are the tile sizes of the default vocabulary. `evaluator` is shared and never closed here;
-    `store` is passed on to the evaluator that is made otherwise.
+    `store` is passed on to the evaluator that is made otherwise. `recorder` is told every state that
+    is visited (`RunRecord` keeps them for `tirgym graph`).
     """
 
     _last_word = " (STOP)"
@@ -74,6 +76,7 @@ class ScheduleEnv(CompilerEnv):
         store: Any = None,
         cost: CostModel | None = None,
         render_mode: str | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         super().__init__(
             kernel,
@@ -88,6 +91,7 @@ class ScheduleEnv(CompilerEnv):
             store,
             cost,
             render_mode,
+            recorder,
         )
         self.vocabulary = vocabulary or _vocabulary(backend, factors)
         self.vocabulary_digest = self.vocabulary.digest

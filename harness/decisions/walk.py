@@ -7,7 +7,7 @@ a single option are answered at once. The finished program consists of ordinary 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -15,7 +15,12 @@ from typing import NamedTuple, Protocol
 from tirgym.errors import InvalidValueError
 from tirgym.harness.cost import CostModel
 from tirgym.harness.decisions.agents import DecisionAgent
-from tirgym.harness.decisions.point import DecisionKind, DecisionPoint, Option
+from tirgym.harness.decisions.point import (
+    DecisionKind,
+    DecisionPoint,
+    Option,
+    Recommendation,
+)
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
 from tirgym.harness.transforms.base import NodeRef
@@ -101,11 +106,22 @@ class Walk:
         program, tasks = self.agenda[0].take(self.program, taken.value)
         return _settle(program, (*tasks, *self.agenda[1:]), (*self.answers, answer))
 
-    def follow(self, agent: DecisionAgent) -> Walk:
-        """The finished walk with every open question answered by `agent`."""
+    def follow(
+        self,
+        agent: DecisionAgent,
+        on_answer: Callable[[Walk, Recommendation, Walk], None] | None = None,
+    ) -> Walk:
+        """The finished walk with every open question answered by `agent`.
+
+        `on_answer` gets the walk before each answer, the answer, and the walk after it.
+        """
         walk = self
         while walk.question is not None:
-            walk = walk.answer(agent.decide(walk.point()).option)
+            given = agent.decide(walk.point())
+            after = walk.answer(given.option)
+            if on_answer is not None:
+                on_answer(walk, given, after)
+            walk = after
         return walk
 
     def finish(self, values: Mapping[str, int] | None = None) -> Walk:

@@ -59,6 +59,15 @@ def optimize_command(
         Path | None,
         typer.Option("--picture", help="Save a picture of the search here.", show_default=False),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record",
+            metavar="DIR",
+            help="Keep every visited state in this folder, for `tirgym graph`.",
+            show_default=False,
+        ),
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
     """Search for a faster program of a kernel; the answer is checked in full and re-measured."""
@@ -74,12 +83,25 @@ def optimize_command(
         require_writable(out, "--out")
     if picture is not None:
         _require_picture(picture)
+    if record is not None:
+        require_writable(record / "record.jsonl", "--record")
 
     from tirgym.baselines.optimize import optimize
+    from tirgym.harness.run_record import RunRecord
+
+    recorder = RunRecord(record, player.name, seed, on_problem=note) if record else None
 
     with _progress(f"{workload} with {player.name}") as advance, redirect_stdout(sys.stderr):
         result = optimize(
-            workload, player, trials, seconds, seed, target=target, out=out, progress=advance
+            workload,
+            player,
+            trials,
+            seconds,
+            seed,
+            target=target,
+            out=out,
+            progress=advance,
+            recorder=recorder,
         )
     if picture is not None:
         from tirgym.baselines.picture import save_picture
@@ -87,10 +109,16 @@ def optimize_command(
         picture.parent.mkdir(parents=True, exist_ok=True)
         save_picture(result, picture)
     if json:
-        files = {"trace_file": _text(out), "picture_file": _text(picture)}
+        files = {
+            "trace_file": _text(out),
+            "picture_file": _text(picture),
+            "record_file": _text(recorder.path if recorder else None),
+        }
         print_json({**result.to_dict(), **files})
     else:
         _report(result, out, picture)
+        if recorder is not None and recorder.path is not None:
+            result_console().print(f"record   {recorder.path} (tirgym graph {record} shows it)")
     if result.stopped == "interrupted":
         note("interrupted; what was found until then was verified")
         raise typer.Exit(130)
