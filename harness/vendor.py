@@ -26,6 +26,7 @@ __all__ = ["LIBRARIES", "VendorResult", "has_call", "measure_vendor", "vendor_li
 
 LIBRARIES: Mapping[str, tuple[str, str, str]] = {
     "numpy": ("numpy", "tirgym.harness.vendor_numpy", "NUMPY"),
+    "numpy-program": ("numpy", "tirgym.harness.vendor_numpy_programs", "PROGRAMS"),
     "torch": ("torch", "tirgym.harness.vendor_torch", "TORCH"),
 }
 """Library → package that it needs, module with `bind` and `version`, name of its kernel table."""
@@ -64,17 +65,23 @@ def vendor_libraries(kernel: str) -> tuple[str, ...]:
 
 
 def measure_vendor(
-    workload: Workload, target: Target, library: str, timeout_s: float = 300.0
+    workload: Workload,
+    target: Target,
+    library: str,
+    timeout_s: float = 300.0,
+    against: str | None = None,
 ) -> VendorResult:
     """Gate and time the call of `library` for a workload of a suite, in a process of its own.
 
-    Raises UnknownNameError for a library that has no such call here, and EvaluationError if the
+    `against` is the module, as the backend's `module_json` writes it, of a program that was found
+    right; the call is then timed against that program, and `speedup` is program time / library
+    time. Raises UnknownNameError for a library that has no such call here, and EvaluationError if the
     process does not answer.
     """
     known = vendor_libraries(workload.kernel.name)
     if library not in known:
         raise UnknownNameError(f"library for kernel {workload.kernel.name}", library, known)
-    arguments = (workload.uri, target, library)
+    arguments = (workload.uri, target, library, against)
     threads = target.num_threads
     try:
         result: VendorResult = call_apart(
@@ -85,13 +92,15 @@ def measure_vendor(
     return result
 
 
-def _measure(uri: str, target: Target, library: str) -> VendorResult:
+def _measure(uri: str, target: Target, library: str, against: str | None) -> VendorResult:
     from tirgym.kernels_suite.registry import load_workload
 
-    return measure_here(load_workload(uri), target, library)
+    return measure_here(load_workload(uri), target, library, against)
 
 
-def measure_here(workload: Workload, target: Target, library: str) -> VendorResult:
+def measure_here(
+    workload: Workload, target: Target, library: str, against: str | None = None
+) -> VendorResult:
     """`measure_vendor` in this process, whatever number of threads BLAS has here."""
     from tirgym.harness.backend import backend
     from tirgym.harness.buffers import Poison
@@ -114,10 +123,14 @@ def measure_here(workload: Workload, target: Target, library: str) -> VendorResu
     if gate.status is not Status.PASSED:
         return VendorResult(name, gate.status, gate.report.failure)
     bench.run(lambda *_: call(), timed, Poison.NAN)
-    estimates = (gate.seconds, made.naive_s)
+    base, base_s = made.naive, made.naive_s
+    if against is not None:
+        base = Call(made.build(against).load(), made.baseline.arguments())
+        base_s = min(made.baseline.run(base.function, timed, Poison.NAN) for _ in range(3))
+    estimates = (gate.seconds, base_s)
     with FileLock(made.rules.lock_path):
         for _ in range(ATTEMPTS):
-            paired = interleave(Call(call), made.naive, estimates, FULL_PLAN, made.timer)
+            paired = interleave(Call(call), base, estimates, FULL_PLAN, made.timer)
             if not paired.noisy:
                 break
     failure, _, _ = check(bench, timed)

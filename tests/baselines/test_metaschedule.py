@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 from fakes import FakeEvaluator
 from small import SMALL, TARGET
@@ -19,7 +21,7 @@ from tirgym.harness.transforms import default_vocabulary
 from tirgym.kernels_suite.registry import load_workload
 
 installed = pytest.mark.skipif(
-    metaschedule.find_spec("xgboost") is None, reason="xgboost is not installed (extra: peers)"
+    find_spec("xgboost") is None, reason="xgboost is not installed (extra: peers)"
 )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tirgym.errors import UnknownNameError
-from tirgym.harness import vendor, vendor_numpy, vendor_torch
+from tirgym.harness import vendor, vendor_numpy, vendor_numpy_programs, vendor_torch
 from tirgym.harness.backend import backend
 from tirgym.harness.status import Status
+from tirgym.harness.transforms.reorder import Reorder
+from tirgym.harness.transforms.vectorize import Vectorize
 from tirgym.harness.vendor import measure_here, measure_vendor, vendor_libraries
 from tirgym.kernels_suite.kernel import Regime, Workload
 from tirgym.kernels_suite.problem import make_inputs, reference_of, tensors
@@ -36,6 +39,11 @@ def test_numpy_computes(kernel: str) -> None:
     check(vendor_numpy, kernel)
 
 
+@pytest.mark.parametrize("kernel", sorted(vendor_numpy_programs.PROGRAMS))
+def test_numpy_programs_compute(kernel: str) -> None:
+    check(vendor_numpy_programs, kernel)
+
+
 @pytest.mark.parametrize("kernel", sorted(vendor_torch.TORCH))
 def test_torch_computes(kernel: str) -> None:
     pytest.importorskip("torch")
@@ -48,6 +56,18 @@ def test_measured_in_a_process_of_its_own() -> None:
     assert result.status in (Status.PASSED, Status.NOISY)
     assert result.library.startswith(f"numpy {np.__version__} (")
     assert (result.stats is None) == (result.speedup is None) == (result.status is Status.NOISY)
+
+
+def test_timed_against_a_given_program_it_answers_the_ratio_to_that() -> None:
+    workload = load_workload("matmul", {"m": 64, "n": 64, "k": 64})
+    compiler = backend("llvm")
+    start = compiler.start(workload, compiler.target())
+    fast = start.apply(Reorder(1)).apply(Vectorize(2))  # several times as fast
+    given = measure_here(workload, compiler.target(), "numpy", compiler.module_json(fast))
+    naive = measure_here(workload, compiler.target(), "numpy")
+    assert given.speedup is not None
+    assert naive.speedup is not None
+    assert given.speedup < naive.speedup / 2
 
 
 def test_a_wrong_call_gets_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +91,7 @@ def test_libraries_by_kernel() -> None:
 
 
 def test_tables_name_suite_kernels() -> None:
-    for module, table in ((vendor_numpy, "NUMPY"), (vendor_torch, "TORCH")):
-        for name in getattr(module, table):
+    for _, module, table in vendor.LIBRARIES.values():
+        for name in getattr(import_module(module), table):
             assert load_kernel(name).suite == "core-v0"
-    assert set(vendor.LIBRARIES) == {"numpy", "torch"}
+    assert not set(vendor_numpy.NUMPY) & set(vendor_numpy_programs.PROGRAMS)
