@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 from tirgym.errors import InvalidValueError
 from tirgym.harness.hardware import vector_unit
 from tirgym.harness.program import Program
-from tirgym.harness.static_accesses import AccessPlan, access_plan, binding_key, bound_accesses
+from tirgym.harness.static_accesses import (
+    AccessPlan,
+    BoundAccess,
+    access_plan,
+    binding_key,
+    bound_accesses,
+)
 from tirgym.harness.static_footprint import (
     LINE,
     LINES,
@@ -26,7 +32,7 @@ from tirgym.harness.static_footprint import (
     Touched,
     footprints,
 )
-from tirgym.harness.static_issue import CoreModel, LoopShape, issue_cycles
+from tirgym.harness.static_issue import BlockIssue, CoreModel, LoopShape, issue_cycles
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.nest import PARALLEL, UNROLLED, VECTORIZED, Block, LoopNest
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -92,6 +98,14 @@ class BlockCost(NamedTuple):
     registers: float
     """vector registers that hold reused values"""
     touched: Touched
+    issue: BlockIssue
+    """what `cycles` is made of"""
+    plan: AccessPlan
+    predicated: bool
+    loops: tuple[LoopShape, ...]
+    """innermost first"""
+    accesses: tuple[BoundAccess, ...]
+    """reads, then writes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +141,10 @@ class StaticCostModel:
 
     def parts(self, program: Program) -> CostParts:
         """The prediction with what it is made of."""
+        return self.analysis(program)[0]
+
+    def analysis(self, program: Program) -> tuple[CostParts, list[BlockCost]]:
+        """The prediction with what it is made of, and each block's part in order."""
         if not isinstance(program, TensorIRProgram):
             raise InvalidValueError("dialect of the static cost model", program.dialect, "tensorir")
         nest = program.nest
@@ -152,7 +170,7 @@ class StaticCostModel:
         launches = sum([loop.kind == PARALLEL for loop in nest.loops])
         total = cycles / (model.ghz * 1e3) + model.call_us + launches * model.parallel_us
         held = max([cost.registers for cost in costs], default=0.0)
-        return CostParts(issue, memory, l1, l2, l3, held, total)
+        return CostParts(issue, memory, l1, l2, l3, held, total), costs
 
     def _block_costs(self, nest: LoopNest, model: MachineModel, target: Target) -> list[BlockCost]:
         """The cost of each block; cached by block realization and the loops around it."""
@@ -199,7 +217,15 @@ class StaticCostModel:
         )
         touched = footprints(accesses, [(shape[0], shape[1]) for shape in around])
         made = BlockCost(
-            issue.cycles, issue.cycles / _speedup(around, target), issue.registers, touched
+            cycles=issue.cycles,
+            busiest=issue.cycles / _speedup(around, target),
+            registers=issue.registers,
+            touched=touched,
+            issue=issue,
+            plan=plan,
+            predicated=block.has_predicate,
+            loops=tuple(shapes),
+            accesses=accesses,
         )
         if len(self._alike) >= self._limit:
             self._alike.clear()
