@@ -227,7 +227,7 @@ def dtypes(subject: Subject) -> Iterator[Finding]:
         known = ", ".join(sorted(origin.facts.accumulators)) or "nothing"
         yield _error("dtypes", "", f"accumulates in {dtype}, the unscheduled program in {known}")
     for given, made in sorted(facts.casts - origin.facts.casts):
-        if not _index_cast(given, made):
+        if not _index_cast(given, made) and not _wider(given, made, origin.dtypes):
             yield _error(
                 "dtypes", "", f"converts {given} to {made}; the unscheduled program does not"
             )
@@ -236,6 +236,12 @@ def dtypes(subject: Subject) -> Iterator[Finding]:
 def _index_cast(given: str, made: str) -> bool:
     """Between index types, which scheduling may introduce."""
     return given in ("int32", "int64") and made in ("int32", "int64")
+
+
+def _wider(given: str, made: str, dtypes: frozenset[str]) -> bool:
+    """To float64 and back in a program that has no float64 itself, so that nothing is lost."""
+    floats = {given, made}
+    return "float64" in floats and floats <= {"float64", *dtypes} and "float64" not in dtypes
 
 
 def foreign(subject: Subject) -> Iterator[Finding]:

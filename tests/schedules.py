@@ -161,6 +161,19 @@ def _scaled(_: Any) -> Any:
     return te.create_prim_func([a, te.compute((16,), lambda i: a[i] / t(), "B")])
 
 
+def _squared_exp(_: Any) -> Any:
+    """The exponential is written down twice where it is inlined."""
+    a = te.placeholder((16,), "float32", "A")
+    b = te.compute((16,), lambda i: tirx.exp(a[i]), "B")
+    return te.create_prim_func([a, te.compute((16,), lambda i: b[i] * b[i], "C")])
+
+
+def _wide_exp(_: Any) -> Any:
+    """An exponential in float64."""
+    a = te.placeholder((16,), "float64", "A")
+    return te.create_prim_func([a, te.compute((16,), lambda i: tirx.exp(a[i]), "B")])
+
+
 _LOCAL: dict[str, Callable[[Any], Any]] = {
     "chain": _chain,
     "byte_dots": _byte_dots,
@@ -173,6 +186,8 @@ _LOCAL: dict[str, Callable[[Any], Any]] = {
     "reversed": _reversed,
     "total": _total,
     "scaled": _scaled,
+    "squared_exp": _squared_exp,
+    "wide_exp": _wide_exp,
 }
 
 

@@ -28,7 +28,7 @@ from tvm_ffi import Object, structural_equal
 
 from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block, NodeCache, items, linear
 
-__all__ = ["BlockView", "block_view", "expression_size"]
+__all__ = ["BlockView", "block_view", "body_parts", "expression_size"]
 
 
 class BlockView(NamedTuple):
@@ -87,7 +87,7 @@ def _mentions(expr: Any, buffer: int) -> bool:
         return False
     if kind is TensorLoad:
         return hash(expr.source) == buffer or any(_mentions(i, buffer) for i in expr.indices)
-    for part in ("a", "b", "value", "condition", "true_value", "false_value"):
+    for part in _SINGLE:
         child = getattr(expr, part, None)
         if hasattr(child, "ty") and _mentions(child, buffer):
             return True
@@ -98,7 +98,7 @@ def _same_index(one: Any, other: Any) -> bool:
     return hash(one) == hash(other) or bool(structural_equal(one, other))
 
 
-def _parts(body: Any) -> Iterator[Any]:
+def body_parts(body: Any) -> Iterator[Any]:
     """All nodes in `body`, index expressions included."""
     stack = [body]
     while stack:
@@ -126,7 +126,7 @@ def _parts(body: Any) -> Iterator[Any]:
 def _mirrored(body: Any) -> frozenset[int]:
     """Buffers that `body` accesses at an index with a negative coefficient."""
     found = set()
-    for item in _parts(body):
+    for item in body_parts(body):
         kind = type(item)
         if kind is TensorLoad or kind is BufferStore:
             for index in items(item.indices):
@@ -323,4 +323,4 @@ def expression_size(node: Any) -> int:
     hit = _SIZES.entries.get(hash(body))
     if hit is not None:
         return hit[1]  # type: ignore[no-any-return]
-    return _SIZES.put(body, sum(1 for _ in _parts(body)))  # type: ignore[no-any-return]
+    return _SIZES.put(body, sum(1 for _ in body_parts(body)))  # type: ignore[no-any-return]

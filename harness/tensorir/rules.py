@@ -36,6 +36,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+from tirgym.harness.tensorir import rule_bodies as bodies
 from tirgym.harness.tensorir import rule_limits as limits
 from tirgym.harness.tensorir import rule_loops as loops
 from tirgym.harness.tensorir import rule_moves as moves
@@ -333,6 +334,12 @@ RULES: tuple[Rule, ...] = (
         moves.swollen_inline,
     ),
     Rule(
+        "names once",
+        "the expression has named values and would be written down in several places",
+        INLINES,
+        bodies.copied_names,
+    ),
+    Rule(
         "intermediates only",
         "the layout and type of inputs and outputs are the kernel's signature",
         STORAGE,
@@ -406,6 +413,24 @@ RULES: tuple[Rule, ...] = (
         "the nest is not 16 by 4 around an integer dot product with weights stored as 16 x 4 bytes",
         ("Tensorize",),
         storage.unlike_intrinsic,
+    ),
+    Rule(
+        "calls with a form",
+        "the block calls no function that can be written as arithmetic",
+        ("VectorMath",),
+        bodies.no_form,
+    ),
+    Rule(
+        "float32 calls",
+        "the functions that the block calls can be written as arithmetic in float32 alone",
+        ("VectorMath",),
+        bodies.other_type,
+    ),
+    Rule(
+        "body size",
+        f"the body would grow beyond {moves.MAX_EXPRESSION} nodes",
+        ("VectorMath",),
+        bodies.swollen_body,
     ),
     Rule("float", "the buffer is not float32 or float64", ("StorePrecision",), storage.not_float),
 )

@@ -380,6 +380,7 @@ SHORTCUTS: Mapping[str, Callable[[Facts, Any, int], Verdict]] = {
     "StorageAlign": always,
     "TransformLayout": always,
     "PadEinsum": always,
+    "VectorMath": always,
 }
 """Shortcut by class name; transforms without one are always tried."""
 

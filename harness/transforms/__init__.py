@@ -48,6 +48,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ("TransformLayout", "tirgym.harness.transforms.transform_layout:TransformLayout"),
     ("PadEinsum", "tirgym.harness.transforms.pad_einsum:PadEinsum"),
     ("Tensorize", "tirgym.harness.transforms.tensorize:Tensorize"),
+    ("VectorMath", "tirgym.harness.transforms.vector_math:VectorMath"),
     ("Bind", "tirgym.harness.transforms.bind:Bind"),
     ("StorePrecision", "tirgym.harness.transforms.store_precision:StorePrecision"),
 )
@@ -74,6 +75,7 @@ VOCABULARIES: Mapping[str, tuple[str, ...]] = {
         "TransformLayout",
         "PadEinsum",
         "Tensorize",
+        "VectorMath",
     ),
 }
 """Names of the transforms in the default action table, in order, by backend."""

@@ -261,11 +261,20 @@ CASES: dict[str, list[Case]] = {
             hole=True,
         )
     ],
+    "names once": [
+        Case("softmax", "VectorMath(block=1)", "ComputeInline(block=1)", True, shape=SOFTMAX),
+        Case("squared_exp", "VectorMath(block=0)", "ReverseComputeInline(block=1)", hole=True),
+    ],
+    "calls with a form": [
+        Case("chain", "", "VectorMath(block=0)", hole=True),
+        Case("softmax", "VectorMath(block=1)", "VectorMath(block=1)", hole=True, shape=SOFTMAX),
+    ],
+    "float32 calls": [Case("wide_exp", "", "VectorMath(block=0)", hole=True)],
     "float": [
         Case("int8_gemm", "CacheWrite(block=0)", "StorePrecision(block=0, dtype='float16')", True)
     ],
 }
-ELSEWHERE = {"loop cap", "block cap", "inline size"}
+ELSEWHERE = {"loop cap", "block cap", "inline size", "body size"}
 ALL = [(rule, case) for rule, cases in CASES.items() for case in cases]
 
 

@@ -69,6 +69,7 @@ CASES = {
         "DecomposeReduction(loop=2)",
         "Tensorize(loop=4, intrinsic='dot_16x4_vnni')",
     ),
+    "VectorMath": Case("softmax", "", "VectorMath(block=1)", SOFTMAX),
     "Bind": Case("chain", "", "Bind(loop=0, thread='blockIdx.x')"),
     "StorePrecision": Case("chain", "", "StorePrecision(block=0, dtype='float16')"),
 }
