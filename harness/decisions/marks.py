@@ -7,6 +7,7 @@ parallel one, and after `DecomposeReduction` the compiler vectorizes and paralle
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm.tirx import Add, BufferStore, Mul
@@ -35,7 +36,15 @@ from tirgym.harness.transforms.split import Split
 from tirgym.harness.transforms.unroll_pragma import UnrollPragma
 from tirgym.harness.transforms.vectorize import Vectorize
 
-__all__ = ["Initialise", "Marks", "Parallelise", "Unrolling", "Vectorise"]
+__all__ = [
+    "UNROLL_STEPS",
+    "Initialise",
+    "Marks",
+    "Parallelise",
+    "Unrolling",
+    "Vectorise",
+    "unrolled_size",
+]
 
 MAX_LANES = 64
 UNROLL_STEPS = (0, 16, 64, 512)
@@ -205,7 +214,7 @@ class Unrolling:
     def ask(self, program: Program) -> Question | None:
         """The limit."""
         state = tensorir(program)
-        steps = [n for n in UNROLL_STEPS if _unrolled_size(state, n) <= MAX_UNROLLED or n == 0]
+        steps = [n for n in UNROLL_STEPS if unrolled_size(state, n) <= MAX_UNROLLED or n == 0]
         return Question(
             "program.unroll",
             DecisionKind.UNROLL,
@@ -228,10 +237,12 @@ class Unrolling:
         return Next(state)
 
 
-def _unrolled_size(program: TensorIRProgram, limit: int) -> int:
-    """About how many expression nodes the program has once inner loops are unrolled up to `limit`."""
+def unrolled_size(program: TensorIRProgram, limit: int, blocks: Sequence[int] | None = None) -> int:
+    """About how many expression nodes the program, or those `blocks` of it, have once inner loops
+    are unrolled up to `limit` iterations."""
     size = 0
-    for block in program.nest.blocks:
+    chosen = program.nest.blocks if blocks is None else [program.nest.blocks[i] for i in blocks]
+    for block in chosen:
         copies = lanes = 1
         for i in reversed(block.chain):
             loop = program.nest.loops[i]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from tvm.s_tir import Schedule
 
 from tirgym.errors import IllegalTransformError
+from tirgym.harness.macros.base import Macro
+from tirgym.harness.macros.draft import legal_macros
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.handles import Handles, new_schedule
@@ -27,7 +29,7 @@ from tirgym.harness.vocabulary import Row, Vocabulary
 if TYPE_CHECKING:
     from tirgym.harness.tensorir.program import TensorIRProgram
 
-__all__ = ["apply", "defined_mask", "mask"]
+__all__ = ["apply", "defined_mask", "legal_nodes", "mask"]
 
 
 def apply(program: TensorIRProgram, transform: Transform) -> Schedule:
@@ -94,7 +96,7 @@ class _Plan(NamedTuple):
     """How one kind of transform is decided, with everything looked up beforehand."""
 
     node_field: str
-    prototype: Transform
+    prototype: Any
     group_refusals: tuple[Refusal, ...]
     """rules that look at the node alone"""
     sure: bool
@@ -112,32 +114,35 @@ class _Plan(NamedTuple):
 def _plans(vocabulary: Vocabulary) -> tuple[_Plan, ...]:
     found = []
     number = 0
-    for group in vocabulary.groups:
+    for kind, group in zip(vocabulary.spans, vocabulary.groups, strict=True):
         rows = tuple((i, r) for i, r in enumerate(group.rows, number) if meaningful(r.prototype))
         number += len(group.rows)
-        if rows:
-            shortcut = SHORTCUTS.get(group.name)
-            sure = shortcut is always
-            by_group = tuple(r.refused for r in rules_for(group.name, by_row=False))
-            by_row = tuple(
-                r.refused
-                for r in rules_for(group.name, by_row=True)
-                if r.refused not in (missing, parameters)
-            )
-            prototype, movers = rows[0][1].prototype, MOVERS.get(group.name)
-            found.append(
-                _Plan(
-                    group.node_field,
-                    prototype,
-                    by_group,
-                    sure,
-                    None if sure else shortcut,
-                    by_row,
-                    rows,
-                    movers,
-                )
-            )
+        if rows and not issubclass(kind, Macro):
+            found.append(_plan_of(kind)._replace(prototype=rows[0][1].prototype, rows=rows))
     return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _plan_of(kind: type[Transform]) -> _Plan:
+    """How transforms of `kind` are decided; without rows, and so without a prototype."""
+    shortcut = SHORTCUTS.get(kind.name)
+    sure = shortcut is always
+    by_group = tuple(r.refused for r in rules_for(kind.name, by_row=False))
+    by_row = tuple(
+        r.refused
+        for r in rules_for(kind.name, by_row=True)
+        if r.refused not in (missing, parameters)
+    )
+    return _Plan(
+        kind.node_field(),
+        None,
+        by_group,
+        sure,
+        None if sure else shortcut,
+        by_row,
+        (),
+        MOVERS.get(kind.name),
+    )
 
 
 @lru_cache(maxsize=16)
@@ -165,12 +170,14 @@ def _make_mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.b
         movers = facts.all_blocks if plan.movers is None else plan.movers(facts)
         for number, row in plan.rows:
             if row.block < 0 or movers >> row.block & 1:
-                legal = _legal_nodes(program, facts, plan, row, asked)
+                legal = _legal_nodes(program, plan, row.prototype, row.actions, asked)
                 if legal:
                     here = number * width
                     table[here : here + width] = (legal & most).to_bytes(width, "little")
     bitmap = np.unpackbits(np.frombuffer(table, dtype=np.uint8), bitorder="little")
     found = bitmap[place].view(np.bool_)
+    if any(issubclass(kind, Macro) for kind in vocabulary.spans):
+        found[legal_macros(program, vocabulary)] = True
     found.setflags(write=False)
     return found
 
@@ -186,9 +193,14 @@ def _asked(facts: Facts, plan: _Plan) -> int:
     return asked
 
 
-def _legal_nodes(program: TensorIRProgram, facts: Facts, plan: _Plan, row: Row, asked: int) -> int:
-    """The nodes among `asked` whose transform is legal; the cheapest questions come first."""
-    prototype = row.prototype
+def _legal_nodes(
+    program: TensorIRProgram, plan: _Plan, prototype: Transform, known: Container[int], asked: int
+) -> int:
+    """The nodes among `asked` whose transform is legal; the cheapest questions come first.
+
+    Of those that must be tried only the `known` are answered.
+    """
+    facts = program.facts
     accepted = asked if plan.sure else 0
     if plan.shortcut is not None:
         accepted, impossible = plan.shortcut(facts, prototype, asked)
@@ -200,16 +212,31 @@ def _legal_nodes(program: TensorIRProgram, facts: Facts, plan: _Plan, row: Row, 
     undecided = asked & ~accepted
     if undecided:
         for node in bits(undecided):
-            if node not in row.actions or not _tried(program, _member(plan, row, node)):
+            if node not in known or not _tried(program, _member(plan, prototype, node)):
                 asked &= ~(1 << node)
     return asked
 
 
-def _member(plan: _Plan, row: Row, node: int) -> Transform:
-    """The transform of `row` that acts on `node`."""
+def _member(plan: _Plan, prototype: Transform, node: int) -> Transform:
+    """The transform like `prototype` that acts on `node`."""
     if not plan.node_field:
-        return row.prototype
-    return replace(row.prototype, **{plan.node_field: node})  # type: ignore[type-var]
+        return prototype
+    return replace(prototype, **{plan.node_field: node})  # type: ignore[type-var]
+
+
+def legal_nodes(program: TensorIRProgram, prototype: Transform) -> int:
+    """The nodes on which a transform like `prototype` is legal, as bits; its own node is not asked.
+
+    What one row of a mask says, for a transform that need not be in any vocabulary.
+    """
+    if not meaningful(prototype):
+        return 0
+    plan, facts = _plan_of(type(prototype)), program.facts
+    block = getattr(prototype, "block", -1) if plan.node_field == "loop" else -1
+    if plan.movers is not None and not plan.movers(facts) >> block & 1:
+        return 0
+    asked = _asked(facts, plan._replace(prototype=prototype))
+    return _legal_nodes(program, plan, prototype, range(asked.bit_length()), asked)
 
 
 _TRIALS = NodeCache(1 << 11)
@@ -256,10 +283,12 @@ def _trial(program: TensorIRProgram, transform: Transform) -> bool:
 def defined_mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
     """The mask by the bare definition: every rule and a trial for every action. Slow; for tests."""
     found = np.zeros(len(vocabulary), dtype=np.bool_)
+    known, program.masks = program.masks, {}  # rules are asked again even where a mask said yes
     for action, transform in enumerate(vocabulary):
         try:
-            apply(program, transform)
+            program.apply(transform)
         except IllegalTransformError:
             continue
         found[action] = True
+    program.masks = known
     return found

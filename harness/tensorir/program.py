@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from tvm.s_tir import SBlockRealize, Schedule
 
 from tirgym.errors import IllegalTransformError
+from tirgym.harness.macros.base import Macro
+from tirgym.harness.macros.draft import play
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir import legality
 from tirgym.harness.tensorir.facts import Facts
@@ -78,14 +80,22 @@ class TensorIRProgram:
         return self.mod.script()  # type: ignore[no-any-return]
 
     def apply(self, transform: Transform) -> TensorIRProgram:
-        """The program after `transform`; raises IllegalTransformError with rule and location."""
+        """The program after `transform`; raises IllegalTransformError with rule and location.
+
+        A macro leaves its transforms in `steps`, not itself.
+        """
+        if isinstance(transform, Macro):
+            return play(transform, self)
         schedule = legality.apply(self, transform)
         return TensorIRProgram(self.workload, self.target, (*self.steps, transform), schedule)
 
     def why_illegal(self, transform: Transform) -> IllegalTransformError | None:
         """None when legal, else the error that `apply` would raise."""
         try:
-            legality.apply(self, transform)
+            if isinstance(transform, Macro):
+                play(transform, self)
+            else:
+                legality.apply(self, transform)
         except IllegalTransformError as error:
             return error
         return None

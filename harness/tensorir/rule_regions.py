@@ -9,7 +9,7 @@ from tirgym.harness.tensorir.nest import SPATIAL
 from tirgym.harness.tensorir.rule_limits import EVERYTHING
 from tirgym.harness.tensorir.rule_loops import disjoint
 
-__all__ = ["scattered_region"]
+__all__ = ["covers_box", "scattered_region"]
 
 Box = tuple[tuple[tuple[tuple[int, float], ...], int], ...]
 
@@ -84,6 +84,14 @@ def scattered_region(facts: Facts, t: Any, asked: int) -> int:
         if not _same_boxes(facts, parts, facts.up[i]):
             refused |= 1 << i
     return refused
+
+
+def covers_box(facts: Facts, producer: int, loop: int) -> bool:
+    """Whether a block that reads `producer` alone, by its plain iterators, may move below `loop`."""
+    block, outer = facts.blocks[producer], facts.up[loop]
+    if block.has_predicate or facts.views[producer].plain_write is None:
+        return False
+    return _same_boxes(facts, [(producer, _terms(facts, producer), [])], outer)
 
 
 def _read_by(facts: Facts, block: int, producer: int) -> list[tuple[int, int]]:
