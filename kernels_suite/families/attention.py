@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tirgym.kernels_suite.kernel import Array, Kernel, Shape, Values
+from tirgym.kernels_suite.sizes import inverse_root
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
@@ -18,7 +19,7 @@ def build_attention(shape: Shape) -> PrimFunc:
     from tvm import te, tirx
 
     heads, n, d = shape["heads"], shape["n"], shape["d"]
-    factor = tirx.const(1.0 / math.sqrt(d), "float32")
+    factor = inverse_root(d)
     q, k, v = (te.placeholder((heads, n, d), "float32", name) for name in "qkv")
     r, t, u, w = (
         te.reduce_axis((0, extent), name)

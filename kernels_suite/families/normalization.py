@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tirgym.kernels_suite.kernel import Array, Kernel, Shape, Values
+from tirgym.kernels_suite.sizes import float32
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
@@ -23,7 +24,7 @@ def build_layernorm(shape: Shape) -> PrimFunc:
     from tvm import te, tirx
 
     m, n = shape["m"], shape["n"]
-    count, epsilon = tirx.const(float(n), "float32"), tirx.const(EPSILON, "float32")
+    count, epsilon = float32(n), tirx.const(EPSILON, "float32")
     x = te.placeholder((m, n), "float32", "x")
     gamma, beta = (te.placeholder((n,), "float32", name) for name in ("gamma", "beta"))
     k, r = te.reduce_axis((0, n), "k"), te.reduce_axis((0, n), "r")
@@ -72,7 +73,7 @@ def build_rmsnorm(shape: Shape) -> PrimFunc:
     from tvm import te, tirx
 
     m, n = shape["m"], shape["n"]
-    count, epsilon = tirx.const(float(n), "float32"), tirx.const(EPSILON, "float32")
+    count, epsilon = float32(n), tirx.const(EPSILON, "float32")
     x = te.placeholder((m, n), "float32", "x")
     gamma = te.placeholder((n,), "float32", "gamma")
     k = te.reduce_axis((0, n), "k")

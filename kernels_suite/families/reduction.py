@@ -9,6 +9,7 @@ import numpy as np
 from tirgym.kernels_suite.activations import POSITIVE_INFINITIES
 from tirgym.kernels_suite.kernel import Array, Kernel, Shape
 from tirgym.kernels_suite.scales import of_absolute
+from tirgym.kernels_suite.sizes import float32
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
@@ -67,13 +68,13 @@ ROW_MAX = Kernel(
 
 def build_row_mean(shape: Shape) -> PrimFunc:
     """out[i] = sum_k x[i, k] / n, in two stages."""
-    from tvm import te, tirx
+    from tvm import te
 
     m, n = shape["m"], shape["n"]
     x = te.placeholder((m, n), "float32", "x")
     k = te.reduce_axis((0, n), "k")
     total = te.compute((m,), lambda i: te.sum(x[i, k], axis=k), "total")
-    count = tirx.const(float(n), "float32")
+    count = float32(n)
     out = te.compute((m,), lambda i: total[i] / count, "out")
     return te.create_prim_func([x, out])
 
@@ -92,10 +93,10 @@ ROW_MEAN = Kernel(
 
 def build_row_variance(shape: Shape) -> PrimFunc:
     """out[i] = sum_k (x[i, k] - mean[i])^2 / n, in two passes."""
-    from tvm import te, tirx
+    from tvm import te
 
     m, n = shape["m"], shape["n"]
-    count = tirx.const(float(n), "float32")
+    count = float32(n)
     x = te.placeholder((m, n), "float32", "x")
     k, r = te.reduce_axis((0, n), "k"), te.reduce_axis((0, n), "r")
     total = te.compute((m,), lambda i: te.sum(x[i, k], axis=k), "total")
