@@ -72,10 +72,10 @@ def access_plan(facts: BlockFacts) -> AccessPlan:
     node = facts.node
     hit = _BY_NODE.entries.get(hash(node))
     if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
+        return hit  # type: ignore[no-any-return]
     body = node.body
     shared = _PLANS.entries.get(hash(body))
-    known = shared[1] if shared is not None else _PLANS.put(body, {})
+    known = shared if shared is not None else _PLANS.put(body, {})
     key = (
         facts.iter_handles,
         facts.has_init,

@@ -156,7 +156,7 @@ def body_facts(block: Any) -> BodyFacts:
     """Facts of one block node and all below it; cached by node."""
     hit = _FACTS.entries.get(hash(block))
     if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
+        return hit  # type: ignore[no-any-return]
     collector = _Collector()
     collector.block(block)
     return _FACTS.put(block, collector.facts())  # type: ignore[no-any-return]
@@ -169,7 +169,7 @@ def plain_loads(block: Any) -> tuple[tuple[str, tuple[int, ...], tuple[Any, ...]
     """(buffer name, shape, indices) of the loads of a block that no condition guards; cached."""
     hit = _LOADS.entries.get(hash(block))
     if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
+        return hit  # type: ignore[no-any-return]
     found: list[tuple[str, tuple[int, ...], tuple[Any, ...]]] = []
     todo = [block.body]
     while todo:

@@ -239,7 +239,7 @@ def block_ops(node: Any) -> BlockOps:
     """Operations of one execution of block `node`; cached by its body, which new blocks share."""
     body = node.body
     hit = _OPS.entries.get(hash(body))
-    return hit[1] if hit is not None else _OPS.put(body, _count(body))  # type: ignore[no-any-return]
+    return hit if hit is not None else _OPS.put(body, _count(body))  # type: ignore[no-any-return]
 
 
 def _count(body: Any) -> BlockOps:

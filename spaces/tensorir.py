@@ -1,15 +1,14 @@
 """`TensorIREncoder`: TensorIR programs as graphs and as numbered loop trees.
 
-Hot path: rows are kept as bytes. Those of blocks and strides are made once for each block with its
-bindings, which TVM shares between schedule copies; those of loops once for each set of values.
+Hot path: rows are kept as bytes, edges as numbers, made once for each part of the loop nest (see
+`PartView`).
 """
 
 from __future__ import annotations
 
 import math
-import struct
+from array import array
 from functools import lru_cache
-from itertools import pairwise, repeat
 from typing import cast
 
 import numpy as np
@@ -18,19 +17,18 @@ from numpy.typing import NDArray
 
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
-from tirgym.harness.tensorir.nest import REDUCE, Block, Buffer, LoopNest, NodeCache
+from tirgym.harness.tensorir.nest import REDUCE, Block, Buffer, NodeCache
 from tirgym.harness.tensorir.program import TensorIRProgram
-from tirgym.spaces.graph import EDGE_FEATURES, NODE_FEATURES, IRGraph, NodeType
+from tirgym.spaces.graph import EDGE_FEATURES, NODE_FEATURES, EdgeType, IRGraph, NodeType
 from tirgym.spaces.hardware import hardware_features
-from tirgym.spaces.tensorir_blocks import BlockView, block_row, block_view, log_of, node_row
+from tirgym.spaces.tensorir_blocks import log_of, node_row
+from tirgym.spaces.tensorir_parts import PartView, part_view
 
 __all__ = ["TensorIREncoder"]
 
-_KINDS = [tuple(float(kind == i) for i in range(5)) for kind in range(5)]
-_BODIES = {"loop": (1.0, 0.0, 0.0), "block": (0.0, 1.0, 0.0), "sequence": (0.0, 0.0, 1.0)}
-_OTHER_BODY = (0.0, 0.0, 0.0)
 _WIDTH, _EDGE_WIDTH = len(NODE_FEATURES), len(EDGE_FEATURES)
 _NO_FEATURES = bytes(4 * _EDGE_WIDTH)
+_ORDER = int(EdgeType.ORDER)
 
 _BUFFERS = NodeCache(1 << 10)
 
@@ -40,66 +38,11 @@ def _hardware_row(target: Target) -> bytes:
     return node_row(NodeType.HARDWARE, hardware_features(target))
 
 
-@lru_cache(maxsize=1 << 14)
-def _loop_row(
-    extent: int,
-    trips: int,
-    kind: int,
-    annotated: bool,
-    depth: int,
-    blocks: int,
-    spatial: bool,
-    reduce: bool,
-    body: str,
-) -> bytes:
-    features = (
-        log_of(extent),
-        *_KINDS[kind],
-        1.0 if annotated else 0.0,
-        depth / 8,
-        log_of(trips),
-        log_of(extent & -extent),
-        blocks / 8,
-        1.0 if spatial else 0.0,
-        1.0 if reduce else 0.0,
-        *_BODIES.get(body, _OTHER_BODY),
-    )
-    return node_row(NodeType.LOOP, features)
-
-
-def _loop_rows(nest: LoopNest, views: list[BlockView]) -> tuple[list[bytes], list[int]]:
-    """Feature rows of all loops, and the product of extents down to each loop."""
-    spatial, reduce = set[int](), set[int]()
-    for view in views:
-        spatial.update(view.spatial)
-        reduce.update(view.reduce)
-    rows: list[bytes] = []
-    trips: list[int] = []
-    for loop in nest.loops:
-        extent, parent, var = max(loop.extent, 1), loop.parent, loop.var
-        total = extent if parent < 0 else extent * trips[parent]
-        trips.append(total)
-        rows.append(
-            _loop_row(
-                extent,
-                total,
-                loop.kind,
-                loop.annotated,
-                len(loop.chain),
-                len(loop.blocks),
-                var in spatial,
-                var in reduce,
-                loop.body,
-            )
-        )
-    return rows, trips
-
-
 def _buffer_rows(buffer: Buffer) -> tuple[bytes, bytes, bytes]:
     """Rows of a buffer: of an intermediate, of an input, of an output; cached."""
     hit = _BUFFERS.entries.get(buffer.handle)
     if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
+        return hit  # type: ignore[no-any-return]
     elements = math.prod(max(extent, 1) for extent in buffer.shape)
     features = (
         log_of(elements),
@@ -116,38 +59,6 @@ def _buffer_rows(buffer: Buffer) -> tuple[bytes, bytes, bytes]:
     return _BUFFERS.put(buffer.node, made)  # type: ignore[no-any-return]
 
 
-def _structure(nest: LoopNest, first_block: int) -> tuple[list[int], list[int], list[int]]:
-    """Types, sources and targets of the nesting and order edges, in pre-order."""
-    types: list[int] = []
-    sources: list[int] = []
-    targets: list[int] = []
-    last: dict[int, int] = {}
-    shown = 0
-    for node, block in enumerate(nest.blocks, first_block):
-        chain = block.chain
-        new = len(chain)
-        while new and chain[new - 1] >= shown:
-            new -= 1
-        parent = chain[new - 1] + 1 if new else 0
-        path = [loop + 1 for loop in chain[new:]]
-        if path:
-            shown = path[-1]
-        path.append(node)
-        before = last.get(parent)
-        if before is not None:
-            types.append(1)
-            sources.append(before)
-            targets.append(path[0])
-        last[parent] = path[0]
-        types += repeat(0, len(path))
-        sources.append(parent)
-        sources += path[:-1]
-        targets += path
-        for inner, below in pairwise(path):
-            last[inner] = below
-    return types, sources, targets
-
-
 class TensorIREncoder:
     """Encodes `TensorIRProgram`s; stateless apart from caches by node."""
 
@@ -156,33 +67,29 @@ class TensorIREncoder:
         if not isinstance(program, TensorIRProgram):
             raise TypeError(f"expected a TensorIRProgram, got {type(program).__name__}")
         nest = program.nest
-        views = [block_view(block) for block in nest.blocks]
+        views = [part_view(part) for part, _, _ in nest.parts]
         number: dict[int, int] = {}
         buffers: list[Buffer] = []
         for view in views:
-            shared = view.shared
-            for handle, buffer in zip(shared.handles, shared.buffers, strict=True):
+            for handle, buffer in zip(view.handles, view.buffers, strict=True):
                 if handle not in number:
                     number[handle] = len(buffers)
                     buffers.append(buffer)
-        counts = (1, len(nest.loops), len(nest.blocks), len(buffers))
+        counts = (1, nest.size, len(nest.blocks), len(buffers))
         nodes = self._nodes(program, views, buffers)
-        types, links, edges = self._edges(nest, views, number, counts)
+        types, links, edges = self._edges(program, views, number, counts)
         return IRGraph(counts, nodes, edges, types, links)
 
     def _nodes(
-        self, program: TensorIRProgram, views: list[BlockView], buffers: list[Buffer]
+        self, program: TensorIRProgram, views: list[PartView], buffers: list[Buffer]
     ) -> NDArray[np.float32]:
-        nest = program.nest
-        rows, trips = _loop_rows(nest, views)
-        rows.insert(0, _hardware_row(program.target))
-        for block, view in zip(nest.blocks, views, strict=True):
-            chain = block.chain
-            rows.append(block_row(view, trips[chain[-1]] if chain else 1, len(chain)))
+        rows = [_hardware_row(program.target)]
+        rows += [view.loop_rows for view in views]
+        rows += [view.block_rows for view in views]
         inner = program.facts.intermediates
         written: set[int] = set()
         for view in views:
-            written.update(view.shared.handles[view.shared.reads :])
+            written.update(view.written)
         for buffer in buffers:
             handle = buffer.handle
             rows.append(_buffer_rows(buffer)[0 if handle in inner else 1 + (handle in written)])
@@ -190,33 +97,45 @@ class TensorIREncoder:
 
     def _edges(
         self,
-        nest: LoopNest,
-        views: list[BlockView],
+        program: TensorIRProgram,
+        views: list[PartView],
         number: dict[int, int],
         counts: tuple[int, int, int, int],
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
+        """Types, links and rows: nesting and order of all parts first, then their accesses."""
         first_block = 1 + counts[1]
         first_buffer = first_block + counts[2]
-        types, sources, targets = _structure(nest, first_block)
-        rows = [_NO_FEATURES * len(types)]
-        loop_node = {loop.var: loop.index + 1 for loop in nest.loops}
-        for node, view in enumerate(views, first_block):
-            at = [first_buffer + number[handle] for handle in view.shared.handles]
-            reads = view.shared.reads
-            types += view.edge_types
-            sources += at[:reads]
-            sources += repeat(node, len(at) - reads)
-            sources += map(loop_node.get, view.stride_vars, repeat(0))
-            targets += repeat(node, reads)
-            targets += at[reads:]
-            targets += map(at.__getitem__, view.stride_accesses)
-            rows.append(view.edge_rows)
-        count = len(types)
-        numbers = struct.pack(f"{3 * count}i", *sources, *targets, *types)
-        integers = np.frombuffer(numbers, np.int32)
-        links = integers[: 2 * count].reshape(2, -1)
+        types, sources, targets = array("i"), array("i"), array("i")
+        more_types, more_sources, more_targets = array("i"), array("i"), array("i")
+        rows: list[bytes] = []
+        before = 0
+        for view, (part, loop, block) in zip(views, program.nest.parts, strict=True):
+            node = [0, *range(1 + loop, 1 + loop + view.loops)]
+            node += range(first_block + block, first_block + block + len(part.blocks))
+            if before and view.tops[0]:
+                types.append(_ORDER)
+                sources.append(before)
+                targets.append(node[view.tops[0]])
+                rows.append(_NO_FEATURES)
+            before = node[view.tops[1]] or before
+            kinds, ends, heads = view.structure
+            types.extend(kinds)
+            sources.extend(map(node.__getitem__, ends))
+            targets.extend(map(node.__getitem__, heads))
+            rows.append(view.structure_rows)
+            node += [first_buffer + number[handle] for handle in view.handles]
+            kinds, ends, heads = view.accesses
+            more_types.extend(kinds)
+            more_sources.extend(map(node.__getitem__, ends))
+            more_targets.extend(map(node.__getitem__, heads))
+        rows += [view.access_rows for view in views]
+        links = b"".join((sources, more_sources, targets, more_targets))
         edges = np.frombuffer(b"".join(rows), np.float32).reshape(-1, _EDGE_WIDTH)
-        return integers[2 * count :], links, edges
+        return (
+            np.frombuffer(b"".join((types, more_types)), np.int32),
+            np.frombuffer(links, np.int32).reshape(2, -1),
+            edges,
+        )
 
     def tree(self, program: Program) -> list[str]:
         """One line for each loop and block, indented by depth."""

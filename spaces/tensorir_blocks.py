@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 import tvm.tirx as tx
 from tvm.ir.expr import Call, Expr, TensorLoad
 
-from tirgym.harness.static_accesses import AccessPlan, access_plan, binding_key
+from tirgym.harness.static_accesses import access_plan, binding_key
 from tirgym.harness.static_ops import elements
 from tirgym.harness.tensorir.nest import (
     REDUCE,
     SPATIAL,
     Access,
-    Block,
     BlockFacts,
     Buffer,
     Linear,
     NodeCache,
+    Placement,
 )
 from tirgym.spaces.graph import BOUND, COLUMNS, EDGE_FEATURES, NODE_FEATURES, EdgeType, NodeType
 
@@ -100,13 +100,10 @@ class BlockView(NamedTuple):
     """filled by `block_row`"""
 
 
-_VIEWS = NodeCache(1 << 10)
 _SHARED = NodeCache(1 << 10)
-_ALIKE_KEPT = 1 << 10
-_SHARED_ALIKE: dict[tuple[Any, ...], tuple[AccessPlan, BlockShared]] = {}
-"""By identity of the plan, which the value keeps alive, and what else the features show."""
-_VIEWS_ALIKE: dict[tuple[Any, ...], BlockView] = {}
-"""By identity of the shared part, which the view keeps alive, and the bindings."""
+"""By identity of the access plan, which is kept alive, and what else the features show."""
+_VIEWS = NodeCache(1 << 10)
+"""By identity of the shared part, which is kept alive, and the bindings."""
 
 _PLACE: dict[type, int] = {
     tx.Add: 0,
@@ -199,25 +196,20 @@ def _make_shared(facts: BlockFacts) -> BlockShared:
 
 
 def _shared(facts: BlockFacts) -> BlockShared:
-    """What depends on a block alone; cached by node, and shared between blocks that do the same."""
-    hit = _SHARED.entries.get(hash(facts.node))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    plan = access_plan(facts)
-    key = (id(plan), facts.iter_types, facts.iter_extents, facts.annotated)
-    found = _SHARED_ALIKE.get(key)
-    if found is None:
-        if len(_SHARED_ALIKE) >= _ALIKE_KEPT:
-            _SHARED_ALIKE.clear()
-        found = _SHARED_ALIKE[key] = plan, _make_shared(facts)
-    return _SHARED.put(facts.node, found[1])  # type: ignore[no-any-return]
+    """What depends on a block alone; kept with it, and shared between blocks that do the same."""
+    if facts.shown is None:
+        plan = access_plan(facts)
+        key = (id(plan), facts.iter_types, facts.iter_extents, facts.annotated)
+        found = _SHARED.entries.get(key)
+        facts.shown = found or _SHARED.put_at(key, plan, _make_shared(facts))
+    return facts.shown  # type: ignore[no-any-return]
 
 
-def _strides(access: Access, straight: bool, block: Block) -> dict[int, tuple[float, bool]]:
+def _strides(access: Access, straight: bool, place: Placement) -> dict[int, tuple[float, bool]]:
     """Elements that one iteration of each loop variable moves `access`, and whether exactly."""
     found: dict[int, tuple[float, bool]] = {}
     strides = access.strides
-    for iterator, binding in zip(block.facts.iter_handles, block.bindings, strict=True):
+    for iterator, binding in zip(place.facts.iter_handles, place.bindings, strict=True):
         step = strides.get(iterator)
         if step is None:
             continue
@@ -227,14 +219,14 @@ def _strides(access: Access, straight: bool, block: Block) -> dict[int, tuple[fl
     return found
 
 
-def _make_view(block: Block, shared: BlockShared) -> BlockView:
-    facts, bindings = block.facts, block.bindings
+def _make_view(place: Placement, shared: BlockShared) -> BlockView:
+    facts, bindings = place.facts, place.bindings
     types, rows = list(shared.edge_types), list(shared.edge_rows)
     variables: list[int] = []
     moved: list[int] = []
     for number, access in enumerate(shared.accesses):
         kind = _READ_STRIDE if number < shared.reads else _WRITE_STRIDE
-        found = _strides(access, shared.straight[number], block)
+        found = _strides(access, shared.straight[number], place)
         for var, (stride, exact) in found.items():
             types.append(kind)
             variables.append(var)
@@ -243,7 +235,7 @@ def _make_view(block: Block, shared: BlockShared) -> BlockView:
     exact_bindings = float(all(binding.exact for binding in bindings))
     return BlockView(
         shared=shared,
-        head=(*shared.head, 1.0 if block.has_predicate else 0.0, shared.annotated),
+        head=(*shared.head, 1.0 if place.has_predicate else 0.0, shared.annotated),
         tail=(exact_bindings, *shared.operations),
         stride_vars=tuple(variables),
         stride_accesses=tuple(moved),
@@ -255,24 +247,18 @@ def _make_view(block: Block, shared: BlockShared) -> BlockView:
     )
 
 
-def block_view(block: Block) -> BlockView:
-    """What depends on a block and its bindings alone; cached by block realization.
+def block_view(place: Placement) -> BlockView:
+    """What depends on a block and its bindings alone; kept with the placement.
 
     Shared between blocks that do the same, since TVM makes new nodes for many that stay as they
     were.
     """
-    realize = block.realize
-    hit = _VIEWS.entries.get(hash(realize))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    shared = _shared(block.facts)
-    key = (id(shared), block.has_predicate, *map(binding_key, block.bindings))
-    found = _VIEWS_ALIKE.get(key)
-    if found is None:
-        if len(_VIEWS_ALIKE) >= _ALIKE_KEPT:
-            _VIEWS_ALIKE.clear()
-        found = _VIEWS_ALIKE[key] = _make_view(block, shared)
-    return _VIEWS.put(realize, found)  # type: ignore[no-any-return]
+    if place.shown is None:
+        shared = _shared(place.facts)
+        key = (id(shared), place.has_predicate, *map(binding_key, place.bindings))
+        found = _VIEWS.entries.get(key)
+        place.shown = found or _VIEWS.put_at(key, shared, _make_view(place, shared))
+    return place.shown  # type: ignore[no-any-return]
 
 
 def block_row(view: BlockView, trips: int, depth: int) -> bytes:

@@ -26,7 +26,9 @@ from tvm.tirx import (
 )
 from tvm_ffi import Object, structural_equal
 
-from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block, NodeCache, items, linear
+from tirgym.harness.tensorir.linear import NO_VARIABLES, linear
+from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, BlockFacts, Placement
+from tirgym.harness.tensorir.node_cache import NodeCache, items
 
 __all__ = ["BlockView", "block_view", "body_parts", "expression_size"]
 
@@ -34,13 +36,13 @@ __all__ = ["BlockView", "block_view", "body_parts", "expression_size"]
 class BlockView(NamedTuple):
     """What depends on a block and its bindings alone; variables are handles of loop variables."""
 
-    spatial_vars: frozenset[int]
+    spatial_vars: tuple[int, ...]
     """in the binding of a spatial iterator"""
-    reduce_vars: frozenset[int]
+    reduce_vars: tuple[int, ...]
     """in the binding of a reduction iterator"""
-    lane_vars: frozenset[int]
+    lane_vars: tuple[int, ...]
     """an exact linear part of the binding of a spatial iterator that the block writes by"""
-    tangled: frozenset[int]
+    tangled: tuple[int, ...]
     """inside a division or modulo that makes a reduction iterator"""
     domain: int
     """iterator tuples"""
@@ -68,8 +70,6 @@ class BlockView(NamedTuple):
     """the one written region is plain but for spatial iterators v split into v // f and v % f"""
 
 
-_VIEWS = NodeCache(1 << 11)
-_OWN = NodeCache(1 << 11)
 _BODIES = NodeCache(1 << 11)
 _SIZES = NodeCache(1 << 11)
 
@@ -133,7 +133,7 @@ def _mirrored(body: Any) -> frozenset[int]:
                 for c in linear(index).coefficients.values():
                     if c < 0:
                         found.add(hash(item.source if kind is TensorLoad else item.buffer))
-    return frozenset(found)
+    return frozenset(found) if found else NO_VARIABLES
 
 
 def _accumulates(store: Any) -> bool:
@@ -164,7 +164,7 @@ def _body(node: Any) -> _Body:
     body = node.body
     hit = _BODIES.entries.get(hash(body))
     if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
+        return hit  # type: ignore[no-any-return]
     one_store = type(body) is BufferStore
     parts = items(body.seq) if type(body) is SeqStmt else [body]
     made = _Body(
@@ -177,7 +177,7 @@ def _body(node: Any) -> _Body:
     return _BODIES.put(body, made)  # type: ignore[no-any-return]
 
 
-def _is_ordered(block: Block, body: _Body, overlaps: bool, known_iters: bool) -> bool:
+def _is_ordered(facts: BlockFacts, body: _Body, overlaps: bool, known_iters: bool) -> bool:
     """Whether the iterations of a block may have to run in their order.
 
     Reductions with several stores (argmax) come from declared commutative reducers and have an
@@ -187,11 +187,10 @@ def _is_ordered(block: Block, body: _Body, overlaps: bool, known_iters: bool) ->
         return True
     if body.one_store:
         return (overlaps or body.feeds_on_itself) and not body.accumulates
-    return overlaps and not block.facts.has_init
+    return overlaps and not facts.has_init
 
 
-def _plain_write(block: Block) -> tuple[int, ...] | None:
-    facts = block.facts
+def _plain_write(facts: BlockFacts) -> tuple[int, ...] | None:
     if len(facts.writes) != 1:
         return None
     places = {handle: i for i, handle in enumerate(facts.iter_handles)}
@@ -210,9 +209,8 @@ def _plain_write(block: Block) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def _packed_write(block: Block) -> bool:
+def _packed_write(facts: BlockFacts) -> bool:
     """Whether each spatial iterator is one dimension, or two: its quotient and remainder."""
-    facts = block.facts
     if len(facts.writes) != 1:
         return False
     plain: list[int] = []
@@ -247,74 +245,75 @@ def _packed_write(block: Block) -> bool:
     )
 
 
-def _make_view(block: Block) -> BlockView:
-    facts = block.facts
-    written, own = _own_view(block)
-    spatial: set[int] = set()
-    reduce: set[int] = set()
-    lanes: set[int] = set()
-    tangled: set[int] = set()
+def _make_view(place: Placement) -> BlockView:
+    facts = place.facts
+    written, own = _own_view(facts)
+    spatial: dict[int, None] = {}
+    reduce: dict[int, None] = {}
+    lanes: dict[int, None] = {}
+    tangled: dict[int, None] = {}
     for handle, kind, binding in zip(
-        facts.iter_handles, facts.iter_types, block.bindings, strict=True
+        facts.iter_handles, facts.iter_types, place.bindings, strict=True
     ):
-        terms = binding.coefficients
+        terms, fuzzy = binding.coefficients, binding.fuzzy
         if kind == SPATIAL:
-            spatial.update(terms)
+            spatial.update(dict.fromkeys(terms))
             if handle in written:
-                lanes.update(terms.keys() - binding.fuzzy if binding.fuzzy else terms)
+                lanes.update(
+                    dict.fromkeys([v for v in terms if v not in fuzzy] if fuzzy else terms)
+                )
         else:
-            reduce.update(terms)
-            if kind == REDUCE:
-                tangled |= binding.fuzzy
+            reduce.update(dict.fromkeys(terms))
+            if kind == REDUCE and fuzzy:
+                tangled.update(dict.fromkeys(fuzzy))
     return BlockView(
-        frozenset(spatial),
-        frozenset(reduce),
-        frozenset(lanes - reduce),
-        frozenset(tangled),
+        tuple(spatial),
+        tuple(reduce),
+        tuple([variable for variable in lanes if variable not in reduce]),
+        tuple(tangled),
         *own,
     )
 
 
-def _own_view(block: Block) -> tuple[set[int], tuple[Any, ...]]:
-    """Iterators that the block writes by, and what does not depend on bindings; cached by node.
+def _own_view(facts: BlockFacts) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    """Iterators that the block writes by, and what does not depend on bindings; kept by block.
 
     In the order of the fields of `BlockView` from `domain` on.
     """
-    facts = block.facts
-    hit = _OWN.entries.get(hash(facts.node))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
+    if facts.view is not None:
+        return facts.view  # type: ignore[no-any-return]
     written = {v for w in facts.writes for start, _ in w.region for v in start.coefficients}
-    reads = tuple(dict.fromkeys(r.buffer.handle for r in facts.reads))
-    writes = tuple(dict.fromkeys(w.buffer.handle for w in facts.writes))
-    plain, body = _plain_write(block), _body(facts.node)
-    known = all(t in (SPATIAL, REDUCE) for t in facts.iter_types)
+    reads = tuple(dict.fromkeys([r.buffer.handle for r in facts.reads]))
+    writes = tuple(dict.fromkeys([w.buffer.handle for w in facts.writes]))
+    plain, body = _plain_write(facts), _body(facts.node)
+    types = facts.iter_types
+    known = set(types) <= {SPATIAL, REDUCE}
     overlaps = not set(reads).isdisjoint(writes)
-    reducers = {h for h, t in zip(facts.iter_handles, facts.iter_types, strict=True) if t == REDUCE}
+    reducers = [h for h, t in zip(facts.iter_handles, types, strict=True) if t == REDUCE]
     own = (
         prod(facts.iter_extents),
-        all(t == SPATIAL for t in facts.iter_types),
+        types.count(SPATIAL) == len(types),  # spatial_only
         known,
         reads,
         writes,
         overlaps,
-        not reducers.isdisjoint(written),  # reduces_into_index
-        _is_ordered(block, body, overlaps, known),
+        not written.isdisjoint(reducers),  # reduces_into_index
+        _is_ordered(facts, body, overlaps, known),
         body.accumulates,
         body.opaque or len(facts.node.match_buffers) > 0,  # intrinsic
         plain,
         body.mirrored,
-        plain is None and _packed_write(block),
+        plain is None and _packed_write(facts),
     )
-    return _OWN.put(facts.node, (written, own))  # type: ignore[no-any-return]
+    facts.view = tuple(written), own
+    return facts.view  # type: ignore[no-any-return]
 
 
-def block_view(block: Block) -> BlockView:
-    """What depends on the block and its bindings alone; cached by node."""
-    hit = _VIEWS.entries.get(hash(block.realize))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    return _VIEWS.put(block.realize, _make_view(block))  # type: ignore[no-any-return]
+def block_view(place: Placement) -> BlockView:
+    """What depends on a block and its bindings alone; kept with the placement."""
+    if place.view is None:
+        place.view = _make_view(place)
+    return place.view  # type: ignore[no-any-return]
 
 
 def expression_size(node: Any) -> int:
@@ -322,5 +321,5 @@ def expression_size(node: Any) -> int:
     body = node.body
     hit = _SIZES.entries.get(hash(body))
     if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
+        return hit  # type: ignore[no-any-return]
     return _SIZES.put(body, sum(1 for _ in body_parts(body)))  # type: ignore[no-any-return]

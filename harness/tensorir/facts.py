@@ -1,11 +1,11 @@
-"""`Facts`: what rules and shortcuts need to know of a loop nest, as bit sets over loops and blocks.
+"""`Facts`: what rules and shortcuts need to know of a loop nest: loops, blocks, who reads what.
 
-Bit i of a loop set stands for loop i, bit i of a block set for block i.
+Sets over loops or blocks are bit sets, see `LoopFacts`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Generic, TypeVar
 
@@ -14,31 +14,15 @@ import tvm.target.codegen
 from tvm.s_tir.schedule import _ffi_api as ffi
 
 from tirgym.harness.target import Target
-from tirgym.harness.tensorir.block_view import block_view
-from tirgym.harness.tensorir.nest import (
-    PARALLEL,
-    SERIAL,
-    UNROLLED,
-    VECTORIZED,
-    Linear,
-    LoopNest,
-    items,
-)
+from tirgym.harness.tensorir.block_view import BlockView
+from tirgym.harness.tensorir.loop_facts import LoopFacts, PartFacts, bits, cached_flags, part_facts
+from tirgym.harness.tensorir.nest import Linear, Loop, LoopNest, Placement
+from tirgym.harness.tensorir.node_cache import NodeCache, items
 from tirgym.harness.transforms.tensorize import INTRINSICS
 
-__all__ = ["Facts", "bits", "span"]
+__all__ = ["Facts", "LoopFacts", "bits", "span"]
 
 T = TypeVar("T")
-
-
-def bits(members: int) -> list[int]:
-    """Members of a bit set, ascending."""
-    found = []
-    while members:
-        low = members & -members
-        found.append(low.bit_length() - 1)
-        members ^= low
-    return found
 
 
 class _Lazy(Generic[T]):
@@ -66,92 +50,91 @@ def cpu_features(target: Target) -> frozenset[str]:
     )
 
 
-class Facts:
-    """Facts of one state. Sets over loops or blocks are integers used as bit sets."""
+_INTERMEDIATES = NodeCache(1 << 10)
+
+
+def _intermediates(root: Any) -> frozenset[int]:
+    """Handles of the buffers that a function allocates; cached by the array of them."""
+    array = root.alloc_buffers
+    handle = array.__chandle__()  # its hash would be that of its elements
+    hit = _INTERMEDIATES.entries.get(handle)
+    if hit is not None:
+        return hit  # type: ignore[no-any-return]
+    made = frozenset([hash(buffer) for buffer in items(array)])
+    return _INTERMEDIATES.put_at(handle, array, made)  # type: ignore[no-any-return]
+
+
+class Facts(LoopFacts):
+    """Facts of one state."""
 
     def __init__(self, schedule: Any, nest: LoopNest, target: Target) -> None:
         self._schedule, self.nest, self.target = schedule, nest, target
-        self.loops, self.blocks = nest.loops, nest.blocks
-        self.all_loops = (1 << len(nest.loops)) - 1
+        self.blocks = nest.blocks
+        self.all_loops = (1 << nest.size) - 1
         self.all_blocks = (1 << len(nest.blocks)) - 1
-        self._read_loops()
-        self._read_blocks()
+        self.parts: list[tuple[PartFacts, int, int]] = []
+        """facts of each part, with the numbers of its first loop and its first block"""
+        self._join_parts()
+        self.intermediates = _intermediates(nest.root)
+        self._read_edges()
 
-    def _read_loops(self) -> None:
-        bit: dict[int, int] = {}
+    def _join_parts(self) -> None:
+        """Put together what the parts say."""
         up: list[int] = []
-        by_kind = [0, 0, 0, 0, 0]
-        over_loop = over_block = annotated = nested = single = 0
-        extents = []
-        here = 1
-        for loop in self.loops:
-            bit[loop.var] = here
-            extents.append(loop.extent)
-            parent = loop.parent
-            if parent >= 0:
-                nested |= here
-                up.append(up[parent] | here)
-            else:
-                up.append(here)
-            by_kind[loop.kind] |= here
-            if loop.body == "loop":
-                over_loop |= here
-            elif loop.body == "block":
-                over_block |= here
-            if loop.annotated:
-                annotated |= here
-            if len(loop.blocks) == 1:
-                single |= here
-            here <<= 1
-        below = [1 << i for i in range(len(up))]
-        for loop in reversed(self.loops):
-            if loop.parent >= 0:
-                below[loop.parent] |= below[loop.index]
-        self.bit, self.up, self.below, self.extents = bit, up, below, extents
-        self.over_loop, self.over_block, self.annotated = over_loop, over_block, annotated
-        self.nested, self.single = nested, single
-        self.serial, self.parallel = by_kind[SERIAL], by_kind[PARALLEL]
-        self.vectorized, self.unrolled = by_kind[VECTORIZED], by_kind[UNROLLED]
-        self.bound = self.all_loops & ~(
-            self.serial | self.parallel | self.vectorized | self.unrolled
-        )
-
-    def _read_blocks(self) -> None:
-        views = [block_view(b) for b in self.blocks]
+        below: list[int] = []
         chains: list[int] = []
         reductions: list[int] = []
-        works: list[int] = []
+        variables: list[int] = []
+        extents: list[int] = []
+        trips: list[int] = []
         once: list[bool] = []
+        views: list[BlockView] = []
+        placed: list[Placement] = []
+        over_loop = over_block = annotated = nested = single = 0
+        serial = parallel = vectorized = unrolled = aligned = affine = local_reduction = 0
+        for part, loop, block in self.nest.parts:
+            facts = part_facts(part, self._schedule)
+            self.parts.append((facts, loop, block))
+            variables += facts.variables
+            extents += facts.extents
+            trips += facts.trips
+            once += facts.once
+            views += facts.views
+            placed += facts.placed
+            up += [members << loop for members in facts.up]
+            below += [members << loop for members in facts.below]
+            chains += [members << loop for members in facts.chain]
+            reductions += [members << loop for members in facts.reduced]
+            over_loop |= facts.over_loop << loop
+            over_block |= facts.over_block << loop
+            nested |= facts.nested << loop
+            single |= facts.single << loop
+            serial |= facts.serial << loop
+            annotated |= facts.annotated << loop
+            parallel |= facts.parallel << loop
+            vectorized |= facts.vectorized << loop
+            unrolled |= facts.unrolled << loop
+            aligned |= facts.aligned << block
+            affine |= facts.affine << block
+            local_reduction |= facts.local_reduction << block
+        self.variables, self.extents, self.up, self.below = variables, extents, up, below
+        self.chain, self.reduced, self.trips, self.once = chains, reductions, trips, once
+        self.views, self.placed = views, placed
+        self.over_loop, self.over_block, self.annotated = over_loop, over_block, annotated
+        self.nested, self.single, self.serial, self.parallel = nested, single, serial, parallel
+        self.vectorized, self.unrolled = vectorized, unrolled
+        self.aligned, self.affine, self.local_reduction = aligned, affine, local_reduction
+
+    def _read_edges(self) -> None:
+        """Which blocks exchange buffers, and what follows for a block as a whole."""
         writers: dict[int, list[int]] = {}
         readers: dict[int, list[int]] = {}
-        bit, extents, up = self.bit, self.extents, self.up
-        aligned = 0
-        for block, view in zip(self.blocks, views, strict=True):
-            index, chain = block.index, block.chain
-            reduced = 0
-            trips = 1
-            for i in chain:
-                trips *= extents[i]
-            for var in view.reduce_vars:
-                reduced |= bit.get(var, 0)
-            chains.append(up[chain[-1]] if chain else 0)
-            reductions.append(reduced)
-            works.append(trips)
-            once.append(trips == view.domain and not block.has_predicate)
+        for index, view in enumerate(self.views):
             for buffer in view.writes:
                 writers.setdefault(buffer, []).append(index)
             for buffer in view.reads:
                 readers.setdefault(buffer, []).append(index)
-            if block.facts.annotated:
-                aligned |= 1 << index
-        self.views, self.chain, self.reduced, self.trips = views, chains, reductions, works
-        self.once, self.writers, self.readers, self.aligned = once, writers, readers, aligned
-        self.intermediates = {hash(buffer) for buffer in items(self.nest.root.alloc_buffers)}
-        self._read_edges()
-
-    def _read_edges(self) -> None:
-        """Which blocks exchange buffers, and what follows for a block as a whole."""
-        writers, readers, intermediates = self.writers, self.readers, self.intermediates
+        self.writers, self.readers, intermediates = writers, readers, self.intermediates
         self.producers: list[list[int]] = []
         self.consumers: list[list[int]] = []
         outputs = makers = complete = overwritten = shared = 0
@@ -180,32 +163,36 @@ class Facts:
         self.overwritten = overwritten
         """blocks that read what a later block writes"""
 
-    def around(self, loops: int) -> int:
-        """Loops that are or lie below one of `loops`."""
-        found = 0
-        for i in bits(loops):
-            found |= self.below[i]
-        return found
+    @_Lazy
+    def bit(self) -> dict[int, int]:
+        """Loop, as a bit, by variable."""
+        return {variable: 1 << i for i, variable in enumerate(self.variables)}
 
-    def above(self, loop: int) -> int:
-        """Loops around `loop`, it included."""
-        return self.up[loop]
+    @_Lazy
+    def firsts(self) -> Sequence[int]:
+        """First block below each loop."""
+        return [block + first for facts, _, block in self.parts for first in facts.firsts]
 
-    def inside(self, block: int, loop: int) -> bool:
-        """Whether `loop` is around `block`."""
-        return bool(self.chain[block] >> loop & 1)
+    @property
+    def loops(self) -> list[Loop]:
+        """The loops of the nest."""
+        return self.nest.loops
 
     @_Lazy
     def flags(self) -> list[tuple[bool, bool]]:
         """TVM's own (affine binding, region cover) of each block."""
-        state = ffi.ScheduleGetState(self._schedule)
-        found = []
-        for block in self.blocks:
-            flags = ffi.ScheduleStateGetCachedFlags(
-                state, ffi.ScheduleStateGetSRef(state, block.facts.node)
-            )
-            affine, covered, _ = items(flags)
-            found.append((bool(affine), bool(covered)))
+        return [
+            (bool(self.affine >> i & 1), not self.uncovered >> i & 1)
+            for i in range(len(self.blocks))
+        ]
+
+    @_Lazy
+    def uncovered(self) -> int:
+        """Blocks that, for all the compiler knows, read more than their producers write."""
+        found = 0
+        for i, place in enumerate(self.placed):
+            if place.facts.reads and not cached_flags(self._schedule, place.facts.node)[1]:
+                found |= 1 << i
         return found
 
     @_Lazy
@@ -226,20 +213,6 @@ class Facts:
         return self.local_reduction & ~self.shared
 
     @_Lazy
-    def local_reduction(self) -> int:
-        """Reductions with initialisation, other writers or not."""
-        found = 0
-        for i, (block, view) in enumerate(zip(self.blocks, self.views, strict=True)):
-            if (
-                block.facts.has_init
-                and view.known_iters
-                and not view.reduces_into_index
-                and self.flags[i][0]
-            ):
-                found |= 1 << i
-        return found
-
-    @_Lazy
     def work(self) -> int:
         """Block instances that run, over all blocks."""
         return sum(self.trips)
@@ -255,12 +228,11 @@ class Facts:
     @_Lazy
     def first_init(self) -> list[int]:
         """First block with an initialisation below each loop, -1 if none."""
-        found = [-1] * len(self.loops)
-        for block in reversed(self.blocks):
-            if block.facts.has_init:
-                for i in block.chain:
-                    found[i] = block.index
-        return found
+        return [
+            block + first if first >= 0 else -1
+            for facts, _, block in self.parts
+            for first in facts.first_inits
+        ]
 
     @_Lazy
     def moving(self) -> int:
@@ -273,11 +245,8 @@ class Facts:
     def unstaged(self) -> set[int]:
         """Buffers that several blocks write, or that some reader is not sure to find complete."""
         found = {buffer for buffer, blocks in self.writers.items() if len(blocks) > 1}
-        flags = self.flags
-        for buffer, blocks in self.readers.items():
-            for i in blocks:
-                if not flags[i][1]:
-                    found.add(buffer)
+        for i in bits(self.uncovered):
+            found.update(self.views[i].reads)
         return found
 
     @_Lazy

@@ -45,7 +45,7 @@ class Handles:
         """`LoopRV` of loop `index`."""
         made = self._loops.get(index)
         if made is None:
-            block = self.nest.loops[index].blocks[0]
+            block = self.nest.first_block(index)
             loops = items(ffi.ScheduleGetLoops(self.schedule, self.block(block)))
             self._loops.update(zip(self.nest.blocks[block].chain, loops, strict=True))
             made = self._loops[index]

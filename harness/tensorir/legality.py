@@ -250,7 +250,7 @@ def _tried(program: TensorIRProgram, transform: Transform) -> bool:
     key = (transform.name, *map(hash, nodes))
     hit = _TRIALS.entries.get(key)
     if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
+        return hit  # type: ignore[no-any-return]
     return _TRIALS.put_at(key, nodes, _trial(program, transform))  # type: ignore[no-any-return]
 
 

@@ -1,19 +1,29 @@
 """`LoopNest`: loops, blocks and accesses of one TensorIR function, read in one cheap walk.
 
-The walk visits loops, sequences and blocks, and never descends into expressions twice: what only
-depends on a block node is cached by the node itself, which TVM shares between schedule copies.
+The function is read part by part: a `NestPart` is one statement of its root with all below it, which
+TVM shares between schedule copies as long as nothing in it changes. A step changes one or two of
+them, so most of what a step asks for was found out before.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import tvm.tirx as tx
-import tvm_ffi
-from tvm.ir.expr import TensorLoad
 from tvm.s_tir import SBlockRealize
-from tvm.tirx import Add, FloorDiv, FloorMod, For, IntImm, Mul, SeqStmt, Sub, Var
+from tvm.tirx import For, IntImm, SeqStmt
+
+from tirgym.harness.tensorir.block_facts import (
+    Access,
+    BlockFacts,
+    Buffer,
+    Placement,
+    block_facts,
+    placement,
+)
+from tirgym.harness.tensorir.linear import Linear, linear
+from tirgym.harness.tensorir.node_cache import NodeCache, items
 
 __all__ = [
     "Access",
@@ -23,357 +33,308 @@ __all__ = [
     "Linear",
     "Loop",
     "LoopNest",
+    "NestPart",
     "NodeCache",
+    "Placement",
+    "block_facts",
     "items",
+    "linear",
     "read_nest",
 ]
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREAD_BINDING = range(5)
 SPATIAL, REDUCE = 0, 2
 
-
-class Linear(NamedTuple):
-    """An index expression as a linear form; floor division and modulo are approximated."""
-
-    coefficients: dict[int, float]
-    """by variable handle (`hash(var)`)"""
-    constant: float
-    exact: bool
-    """no division, modulo or other non-linear part"""
-    fuzzy: frozenset[int] = frozenset()
-    """handles of the variables inside a non-linear part; their coefficients are approximations"""
-
-    @property
-    def indirect(self) -> bool:
-        """Depends on data: a buffer is read inside the expression."""
-        return -1 in self.fuzzy
+Chain = tuple[int, ...]
 
 
-class Buffer(NamedTuple):
-    """A buffer as seen by accesses."""
+class NestPart:
+    """One statement of a function's root and all below it; loops and blocks are numbered from 0.
 
-    handle: int
-    node: Any
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    scope: str
-    nbytes: int
+    One record for each node. What other modules find out about it is kept in slots of the record.
+    """
+
+    __slots__ = (
+        "annotated",
+        "block_chains",
+        "blocks",
+        "bodies",
+        "cost",
+        "extents",
+        "facts",
+        "firsts",
+        "kinds",
+        "node",
+        "parents",
+        "positions",
+        "shown",
+        "stops",
+        "unroll_limits",
+        "variables",
+    )
+
+    def __init__(self, node: Any, kind: type) -> None:
+        reader = _Reader()
+        reader.visit(node, kind, (), ())
+        self.node = node
+        self.variables = tuple(reader.variables)
+        """handle of the variable of each loop"""
+        self.extents = tuple(reader.extents)
+        """-1 if not constant"""
+        self.kinds = tuple(reader.kinds)
+        self.annotated = tuple(reader.annotated)
+        self.unroll_limits = tuple(reader.unroll_limits)
+        """that a pragma on the loop sets, 0 without one"""
+        self.parents = tuple(reader.parents)
+        """-1 for the outermost loop"""
+        self.bodies = tuple(reader.bodies)
+        """"loop", "block", "sequence" or "other" """
+        self.firsts, self.stops = tuple(reader.firsts), tuple(reader.stops)
+        """first block below each loop, and the one after the last"""
+        self.blocks = tuple(reader.blocks)
+        self.block_chains = tuple(reader.block_chains)
+        """loops around each block, outermost first"""
+        self.positions = tuple(reader.positions)
+        """(loop or -1, position) for each sequence on the way to each block"""
+        self.facts: Any = None
+        """filled by `facts`"""
+        self.cost: Any = None
+        """filled by the static cost model"""
+        self.shown: Any = None
+        """filled by the encoder of graphs"""
+
+    def loop_nodes(self) -> list[Any]:
+        """The `For` nodes."""
+        found: list[Any] = []
+        _collect_loops(self.node, found)
+        return found
 
 
-class Access(NamedTuple):
-    """One read or write region of a block."""
+class _Reader:
+    """Collects loops and blocks in pre-order. Nested blocks are opaque."""
 
-    buffer: Buffer
-    region: tuple[tuple[Linear, int], ...]
-    """for each dimension: start as a linear form of the block's iterators, extent (-1: not constant)"""
-    strides: dict[int, float]
-    """elements of the buffer that one step of an iterator (by handle) moves the access"""
+    def __init__(self) -> None:
+        self.variables: list[int] = []
+        self.extents: list[int] = []
+        self.kinds: list[int] = []
+        self.annotated: list[bool] = []
+        self.unroll_limits: list[int] = []
+        self.parents: list[int] = []
+        self.bodies: list[str] = []
+        self.firsts: list[int] = []
+        self.stops: list[int] = []
+        self.blocks: list[Placement] = []
+        self.block_chains: list[Chain] = []
+        self.positions: list[tuple[tuple[int, int], ...]] = []
+
+    def visit(
+        self, stmt: Any, kind: type, chain: Chain, positions: tuple[tuple[int, int], ...]
+    ) -> None:
+        """Read `stmt`, which is of `kind`, and all below it."""
+        opened = len(self.stops)
+        while kind is For:
+            index = len(self.variables)
+            self.parents.append(chain[-1] if chain else -1)
+            chain = (*chain, index)
+            body = stmt.body
+            below = type(body)
+            self._loop(stmt, _BODY.get(below, "other"))
+            stmt, kind = body, below
+        if kind is SBlockRealize:
+            self.blocks.append(placement(stmt))
+            self.block_chains.append(chain)
+            self.positions.append(positions)
+        elif kind is SeqStmt:
+            around = chain[-1] if chain else -1
+            for i, child in enumerate(items(stmt.seq)):
+                self.visit(child, type(child), chain, (*positions, (around, i)))
+        for loop in chain:
+            if loop >= opened:
+                self.stops[loop] = len(self.blocks)
+
+    def _loop(self, node: Any, body: str) -> None:
+        extent, annotations = node.extent, node.annotations
+        annotated = len(annotations) > 0
+        self.variables.append(hash(node.loop_var))
+        self.extents.append(extent.value if type(extent) is IntImm else -1)
+        self.kinds.append(int(node.kind))
+        self.annotated.append(annotated)
+        limit = annotations.get("pragma_auto_unroll_max_step", 0) if annotated else 0
+        self.unroll_limits.append(int(limit))
+        self.bodies.append(body)
+        self.firsts.append(len(self.blocks))
+        self.stops.append(0)
 
 
-class BlockFacts(NamedTuple):
-    """What depends on a block node alone."""
-
-    node: Any
-    name: str
-    iter_handles: tuple[int, ...]
-    iter_types: tuple[int, ...]
-    iter_extents: tuple[int, ...]
-    reads: tuple[Access, ...]
-    writes: tuple[Access, ...]
-    has_init: bool
-    annotated: bool
+_BODY = {For: "loop", SBlockRealize: "block", SeqStmt: "sequence"}
 
 
-@dataclass(slots=True)
+def _collect_loops(stmt: Any, found: list[Any]) -> None:
+    kind = type(stmt)
+    while kind is For:
+        found.append(stmt)
+        stmt = stmt.body
+        kind = type(stmt)
+    if kind is SeqStmt:
+        for child in items(stmt.seq):
+            _collect_loops(child, found)
+
+
 class Loop:
     """A loop; `index` is its pre-order number, `parent` that of the loop around it or -1."""
 
-    index: int
-    node: Any
-    var: int
-    extent: int
-    """-1 if not constant"""
-    kind: int
-    annotated: bool
-    parent: int
-    chain: tuple[int, ...]
-    """loops from the outermost to this one, this one included"""
-    body: str
-    """"loop", "block" or "sequence" """
-    blocks: list[int]
-    """blocks below, in order"""
+    __slots__ = (
+        "annotated",
+        "blocks",
+        "body",
+        "chain",
+        "extent",
+        "index",
+        "kind",
+        "node",
+        "parent",
+        "unroll_limit",
+        "var",
+    )
+
+    def __init__(
+        self, part: NestPart, at: int, node: Any, first: int, block: int, around: Chain
+    ) -> None:
+        """Loop `at` of `part`, whose first loop and block have the numbers `first` and `block`."""
+        self.index: int = first + at
+        self.node = node
+        self.var = part.variables[at]
+        self.extent = part.extents[at]
+        """-1 if not constant"""
+        self.kind = part.kinds[at]
+        self.annotated = part.annotated[at]
+        self.unroll_limit = part.unroll_limits[at]
+        """that a pragma on the loop sets, 0 without one"""
+        self.parent: int = around[-1] if around else -1
+        self.chain: Chain = (*around, self.index)
+        """loops from the outermost to this one, this one included"""
+        self.body = part.bodies[at]
+        """"loop", "block", "sequence" or "other" """
+        self.blocks: Sequence[int] = range(block + part.firsts[at], block + part.stops[at])
+        """blocks below, in order"""
 
 
-@dataclass(slots=True)
 class Block:
     """A block with its place; `index` is its number in `get_child_blocks(root)`."""
 
-    index: int
-    realize: Any
-    facts: BlockFacts
-    bindings: tuple[Linear, ...]
-    """value of each iterator as a linear form of loop variables"""
-    chain: tuple[int, ...]
-    """loops around it, outermost first"""
-    positions: tuple[tuple[int, int], ...]
-    """(loop or -1, position) for each sequence on the way from the root"""
-    has_predicate: bool
+    __slots__ = (
+        "_at",
+        "_first",
+        "_part",
+        "_top",
+        "bindings",
+        "chain",
+        "facts",
+        "has_predicate",
+        "index",
+        "placement",
+        "realize",
+    )
+
+    def __init__(self, index: int, part: NestPart, at: int, first: int, top: int) -> None:
+        """Block `at` of `part`, whose first loop has the number `first`.
+
+        `top` is the number of the part in the sequence of the root, -1 if there is no sequence.
+        """
+        place = part.blocks[at]
+        chain = part.block_chains[at]
+        self._part, self._at, self._first, self._top = part, at, first, top
+        self.index = index
+        self.placement = place
+        self.realize = place.realize
+        self.facts = place.facts
+        self.bindings = place.bindings
+        """value of each iterator as a linear form of loop variables"""
+        self.has_predicate = place.has_predicate
+        self.chain: Chain = tuple([first + i for i in chain]) if first else chain
+        """loops around it, outermost first"""
+
+    @property
+    def positions(self) -> tuple[tuple[int, int], ...]:
+        """(loop or -1, position) for each sequence on the way from the root."""
+        top = () if self._top < 0 else ((-1, self._top),)
+        first = self._first
+        below = [
+            (first + loop if loop >= 0 else -1, i) for loop, i in self._part.positions[self._at]
+        ]
+        return (*top, *below)
 
 
 class LoopNest:
     """All loops and blocks of a function, in pre-order."""
 
-    __slots__ = ("blocks", "loops", "root")
+    __slots__ = ("_loops", "blocks", "parts", "root", "size")
 
-    def __init__(self, root: Any, loops: list[Loop], blocks: list[Block]) -> None:
-        self.root, self.loops, self.blocks = root, loops, blocks
+    def __init__(self, root: Any, parts: Sequence[NestPart], sequence: bool) -> None:
+        self.root = root
+        self.parts: list[tuple[NestPart, int, int]] = []
+        """each with the numbers of its first loop and its first block"""
+        self.blocks: list[Block] = []
+        first = 0
+        for top, part in enumerate(parts):
+            block = len(self.blocks)
+            self.parts.append((part, first, block))
+            place = top if sequence else -1
+            for at in range(len(part.blocks)):
+                self.blocks.append(Block(block + at, part, at, first, place))
+            first += len(part.variables)
+        self.size = first
+        """number of loops"""
+        self._loops: list[Loop] | None = None
 
+    @property
+    def loops(self) -> list[Loop]:
+        """The loops; made when first asked for."""
+        if self._loops is None:
+            made: list[Loop] = []
+            for part, first, block in self.parts:
+                for at, (parent, node) in enumerate(
+                    zip(part.parents, part.loop_nodes(), strict=True)
+                ):
+                    around = made[first + parent].chain if parent >= 0 else ()
+                    made.append(Loop(part, at, node, first, block, around))
+            self._loops = made
+        return self._loops
 
-class NodeCache:
-    """Facts by node identity; holds the nodes alive so that handles stay unique; bounded."""
+    def first_block(self, loop: int) -> int:
+        """The first block below `loop`."""
+        part, first, block = self.place(loop)
+        return block + part.firsts[loop - first]
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.entries: dict[Any, tuple[Any, Any]] = {}
+    def place(self, loop: int) -> tuple[NestPart, int, int]:
+        """The part that holds `loop`, with the numbers of its first loop and block.
 
-    def put(self, node: Any, value: Any) -> Any:
-        return self.put_at(hash(node), node, value)
-
-    def put_at(self, key: Any, nodes: Any, value: Any) -> Any:
-        """Store `value` by a key made of handles of `nodes`."""
-        if len(self.entries) >= self.limit:
-            self.entries.clear()
-        self.entries[key] = (nodes, value)
-        return value
-
-
-_LINEAR = NodeCache(1 << 12)
-_FACTS = NodeCache(1 << 11)
-_BUFFERS = NodeCache(1 << 10)
-
-
-def _collect(
-    expr: Any, out: dict[int, float], scale: float, fuzzy: set[int], inside: bool
-) -> float:
-    """Add the coefficients of `scale * expr` to `out`; returns the constant part.
-
-    `inside`: below a non-linear node, so that variables go into `fuzzy` too. A non-linear node
-    adds 0 to `fuzzy`, a buffer that is read adds -1; neither is a handle.
-    """
-    kind = type(expr)
-    if kind is Var:
-        handle = hash(expr)
-        out[handle] = out.get(handle, 0.0) + scale
-        if inside:
-            fuzzy.add(handle)
-        return 0.0
-    if kind is IntImm:
-        return scale * expr.value  # type: ignore[no-any-return]
-    if kind is Add or kind is Sub:
-        right = scale if kind is Add else -scale
-        left = _collect(expr.a, out, scale, fuzzy, inside)
-        return left + _collect(expr.b, out, right, fuzzy, inside)
-    if kind is Mul and type(expr.b) is IntImm:
-        return _collect(expr.a, out, scale * expr.b.value, fuzzy, inside)
-    if kind is Mul and type(expr.a) is IntImm:
-        return _collect(expr.b, out, scale * expr.a.value, fuzzy, inside)
-    fuzzy.add(-1 if kind is TensorLoad else 0)
-    if kind is FloorDiv and type(expr.b) is IntImm:
-        return _collect(expr.a, out, scale / expr.b.value, fuzzy, True)
-    if kind is FloorMod:
-        return _collect(expr.a, out, scale, fuzzy, True)
-    for part in ("a", "b", "value", "condition", "true_value", "false_value"):
-        child = getattr(expr, part, None)
-        if child is not None and not isinstance(child, int | float):
-            _collect(child, out, 0.0, fuzzy, True)
-    for child in getattr(expr, "args", None) or getattr(expr, "indices", None) or ():
-        _collect(child, out, 0.0, fuzzy, True)
-    return 0.0
+        Raises IndexError if there is no such loop.
+        """
+        if 0 <= loop < self.size:
+            for entry in reversed(self.parts):
+                if entry[1] <= loop:
+                    return entry
+        raise IndexError(loop)
 
 
-_EMPTY: dict[int, float] = {}
+_PARTS = NodeCache(1 << 11)
+_ROOTS = NodeCache(1 << 10)
 
 
-def linear(expr: Any) -> Linear:
-    """`expr` as a linear form of variables."""
-    if type(expr) is Var:
-        return Linear({hash(expr): 1.0}, 0.0, True)
-    if type(expr) is IntImm:
-        return Linear(_EMPTY, float(expr.value), True)
-    hit = _LINEAR.entries.get(hash(expr))
+def _part(node: Any, kind: type) -> NestPart:
+    """The record of one statement of the root; cached by node."""
+    hit = _PARTS.entries.get(hash(node))
     if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    coefficients: dict[int, float] = {}
-    fuzzy: set[int] = set()
-    constant = _collect(expr, coefficients, 1.0, fuzzy, False)
-    made = Linear(coefficients, constant, not fuzzy, frozenset(fuzzy))
-    return _LINEAR.put(expr, made)  # type: ignore[no-any-return]
-
-
-def _buffer(node: Any) -> Buffer:
-    hit = _BUFFERS.entries.get(hash(node))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    shape = tuple([s.value if type(s) is IntImm else -1 for s in items(node.shape)])
-    size = 1
-    for extent in shape:
-        size *= extent
-    dtype = str(node.dtype)
-    bits = int("".join(filter(str.isdigit, dtype)) or 8)
-    made = Buffer(hash(node), node, node.name, shape, dtype, node.scope(), size * bits // 8)
-    return _BUFFERS.put(node, made)  # type: ignore[no-any-return]
-
-
-_item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
-_size = tvm_ffi.get_global_func("ffi.ArraySize")
-
-
-def items(array: Any) -> list[Any]:
-    """Elements of a TVM array, without the checks of its Python wrapper."""
-    return [_item(array, i) for i in range(_size(array))]
-
-
-_ACCESSES = NodeCache(1 << 12)
-_ITERS = NodeCache(1 << 11)
-
-
-def _access(region: Any) -> Access:
-    """One region, cached by node: TVM shares those of one buffer when it replaces another."""
-    hit = _ACCESSES.entries.get(hash(region))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    buffer = _buffer(region.source)
-    found = []
-    for part in items(region.region):
-        extent = part.extent
-        found.append((linear(part.min), extent.value if type(extent) is IntImm else -1))
-    ranges = tuple(found)
-    strides: dict[int, float] = {}
-    step = 1
-    for (start, _), size in zip(reversed(ranges), reversed(buffer.shape), strict=True):
-        for handle, coefficient in start.coefficients.items():
-            strides[handle] = strides.get(handle, 0.0) + coefficient * step
-        step *= size
-    return _ACCESSES.put(region, Access(buffer, ranges, strides))  # type: ignore[no-any-return]
-
-
-def _iterators(array: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Handles, types and extents of the iterators of a block; cached by array."""
-    handle = array.__chandle__()  # its hash would be that of its elements
-    hit = _ITERS.entries.get(handle)
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    iters = items(array)
-    made = (
-        tuple([hash(iv.var) for iv in iters]),
-        tuple([int(iv.iter_type) for iv in iters]),
-        tuple([int(iv.dom.extent) for iv in iters]),
-    )
-    return _ITERS.put_at(handle, array, made)  # type: ignore[no-any-return]
-
-
-def block_facts(node: Any) -> BlockFacts:
-    """What depends on the block node alone; cached by node."""
-    hit = _FACTS.entries.get(hash(node))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    handles, types, extents = _iterators(node.iter_vars)
-    made = BlockFacts(
-        node=node,
-        name=node.name_hint,
-        iter_handles=handles,
-        iter_types=types,
-        iter_extents=extents,
-        reads=tuple([_access(r) for r in items(node.reads)]),
-        writes=tuple([_access(r) for r in items(node.writes)]),
-        has_init=node.init is not None,
-        annotated=len(node.annotations) > 0,
-    )
-    return _FACTS.put(node, made)  # type: ignore[no-any-return]
-
-
-_BODY = {For: "loop", SBlockRealize: "block", SeqStmt: "sequence"}
-_LOOPS = NodeCache(1 << 12)
-_SEQUENCES = NodeCache(1 << 10)
-
-
-def _loop_facts(node: Any) -> tuple[int, int, int, bool, Any, type]:
-    """Variable handle, extent, kind, annotated, body and its type; cached by node."""
-    hit = _LOOPS.entries.get(hash(node))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    extent, body = node.extent, node.body
-    made = (
-        hash(node.loop_var),
-        extent.value if type(extent) is IntImm else -1,
-        int(node.kind),
-        len(node.annotations) > 0,
-        body,
-        type(body),
-    )
-    return _LOOPS.put(node, made)  # type: ignore[no-any-return]
-
-
-def _children(node: Any) -> tuple[tuple[Any, type], ...]:
-    """Statements of a sequence with their types; cached by node."""
-    hit = _SEQUENCES.entries.get(hash(node))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    made = tuple([(child, type(child)) for child in items(node.seq)])
-    return _SEQUENCES.put(node, made)  # type: ignore[no-any-return]
+        return hit  # type: ignore[no-any-return]
+    return _PARTS.put(node, NestPart(node, kind))  # type: ignore[no-any-return]
 
 
 def read_nest(mod: tx.PrimFunc | Any) -> LoopNest:
     """Loops and blocks of the function "main" of `mod`. Nested blocks are opaque."""
     root = mod["main"].body.block
-    loops: list[Loop] = []
-    blocks: list[Block] = []
     body = root.body
-    _visit(body, type(body), (), (), loops, blocks)
-    return LoopNest(root, loops, blocks)
-
-
-def _visit(
-    stmt: Any,
-    kind: type,
-    chain: tuple[int, ...],
-    positions: tuple[tuple[int, int], ...],
-    loops: list[Loop],
-    blocks: list[Block],
-) -> None:
-    """Append what lies below `stmt`. No closure: it would be a reference cycle for each state."""
-    while kind is For:
-        var, extent, mark, annotated, body, below = _loop_facts(stmt)
-        index = len(loops)
-        around = chain[-1] if chain else -1
-        chain = (*chain, index)
-        shape = _BODY.get(below, "other")
-        loops.append(Loop(index, stmt, var, extent, mark, annotated, around, chain, shape, []))
-        stmt, kind = body, below
+    kind = type(body)
     if kind is SeqStmt:
-        around = chain[-1] if chain else -1
-        for i, (child, below) in enumerate(_children(stmt)):
-            _visit(child, below, chain, (*positions, (around, i)), loops, blocks)
-    elif kind is SBlockRealize:
-        facts, bindings, guarded = _placed(stmt)
-        index = len(blocks)
-        for i in chain:
-            loops[i].blocks.append(index)
-        blocks.append(Block(index, stmt, facts, bindings, chain, positions, guarded))
-
-
-_PLACED = NodeCache(1 << 11)
-
-
-def _placed(realize: Any) -> tuple[BlockFacts, tuple[Linear, ...], bool]:
-    """Facts of the block, bindings, and whether it has a predicate; cached by node."""
-    hit = _PLACED.entries.get(hash(realize))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    made = (
-        block_facts(realize.block),
-        tuple([linear(v) for v in items(realize.iter_values)]),
-        type(realize.predicate) is not IntImm,
-    )
-    return _PLACED.put(realize, made)  # type: ignore[no-any-return]
+        return LoopNest(root, [_part(child, type(child)) for child in items(body.seq)], True)
+    return LoopNest(root, [_part(body, kind)], False)

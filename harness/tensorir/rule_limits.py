@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tirgym.harness.tensorir.facts import Facts, bits
-from tirgym.harness.tensorir.nest import UNROLLED
+from tirgym.harness.tensorir.facts import Facts, LoopFacts, bits
 
 MAX_LOOPS = 40
 """A program with as many loops gets no new ones; moves may still add a few."""
@@ -38,9 +37,11 @@ def missing_read(facts: Facts, t: Any, asked: int) -> int:
     if t.read < 0:
         return EVERYTHING if facts.target.backend == "llvm" else 0
     refused = 0
-    for block in facts.blocks:
-        if t.read >= len(block.facts.reads):
-            refused |= 1 << block.index
+    here = 1
+    for place in facts.placed:
+        if t.read >= len(place.facts.reads):
+            refused |= here
+        here <<= 1
     return refused
 
 
@@ -67,12 +68,12 @@ def indivisible(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def imperfect(facts: Facts, t: Any, asked: int) -> int:
+def imperfect(facts: LoopFacts, t: Any, asked: int) -> int:
     """The body is not exactly one loop."""
     return ~facts.over_loop
 
 
-def frozen(facts: Facts, t: Any, asked: int) -> int:
+def frozen(facts: LoopFacts, t: Any, asked: int) -> int:
     """Vectorized and thread-bound loops, and what is directly around them where that counts."""
     refused = facts.vectorized | facts.bound
     if t.name in ("Reorder", "Fuse"):
@@ -80,7 +81,7 @@ def frozen(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def parallel_frozen(facts: Facts, t: Any, asked: int) -> int:
+def parallel_frozen(facts: LoopFacts, t: Any, asked: int) -> int:
     """Parallel loops, and what is directly around them where that counts."""
     refused = facts.parallel
     if t.name in ("Reorder", "Fuse"):
@@ -88,12 +89,12 @@ def parallel_frozen(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def marked(facts: Facts, t: Any, asked: int) -> int:
+def marked(facts: LoopFacts, t: Any, asked: int) -> int:
     """Loops that are not serial."""
     return ~facts.serial
 
 
-def annotated(facts: Facts, t: Any, asked: int) -> int:
+def annotated(facts: LoopFacts, t: Any, asked: int) -> int:
     """Loops with a pragma, and what is directly around them where that counts."""
     refused = facts.annotated
     if t.name in ("Reorder", "Fuse"):
@@ -101,33 +102,36 @@ def annotated(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def not_over_block(facts: Facts, t: Any, asked: int) -> int:
+def not_over_block(facts: LoopFacts, t: Any, asked: int) -> int:
     """The body is not exactly one block."""
     return ~facts.over_block
 
 
-def vector_extent(facts: Facts, t: Any, asked: int) -> int:
+def vector_extent(facts: LoopFacts, t: Any, asked: int) -> int:
     """One lane, or too many."""
-    return sum(1 << x.index for x in facts.loops if not 2 <= x.extent <= MAX_VECTOR)
+    refused, here = 0, 1
+    for extent in facts.extents:
+        if not 2 <= extent <= MAX_VECTOR:
+            refused |= here
+        here <<= 1
+    return refused
 
 
-def unroll_extent(facts: Facts, t: Any, asked: int) -> int:
+def unroll_extent(facts: LoopFacts, t: Any, asked: int) -> int:
     """One iteration, too many, or too many copies of a block."""
-    loops = facts.loops
-    refused = 0
-    for loop in loops:
-        if not 2 <= loop.extent <= MAX_UNROLL_EXTENT:
-            refused |= 1 << loop.index
-            continue
-        if not facts.unrolled:
-            continue
-        for block in loop.blocks:
-            copies = loop.extent
-            for i in facts.blocks[block].chain:
-                if loops[i].kind == UNROLLED:
-                    copies *= loops[i].extent
-            if copies > MAX_UNROLL:
-                refused |= 1 << loop.index
+    extents = facts.extents
+    refused, here = 0, 1
+    for extent in extents:
+        if not 2 <= extent <= MAX_UNROLL_EXTENT:
+            refused |= here
+        here <<= 1
+    for chain in facts.chain if facts.unrolled else ():
+        copies = 1
+        for i in bits(chain & facts.unrolled):
+            copies *= extents[i]
+        for i in bits(chain & asked & ~refused):
+            if extents[i] * copies > MAX_UNROLL:
+                refused |= 1 << i
     return refused
 
 
@@ -139,10 +143,12 @@ def no_threads(facts: Facts, t: Any, asked: int) -> int:
 def not_outermost(facts: Facts, t: Any, asked: int) -> int:
     """Inside a loop that runs more than once, or around or inside a parallel loop."""
     refused = facts.around(facts.parallel)
-    for loop in facts.loops:
-        inside = any(facts.loops[i].extent != 1 for i in loop.chain[:-1])
-        if inside or facts.below[loop.index] & facts.parallel:
-            refused |= 1 << loop.index
+    unit = 0
+    for i, extent in enumerate(facts.extents):
+        unit |= (extent == 1) << i
+    for i, up in enumerate(facts.up):
+        if up & ~(unit | 1 << i) or facts.below[i] & facts.parallel:
+            refused |= 1 << i
     return refused
 
 
@@ -158,13 +164,15 @@ def nothing_to_decompose(facts: Facts, t: Any, asked: int) -> int:
 def rfactor_bytes(facts: Facts, t: Any, asked: int) -> int:
     """Partial results that need too much memory."""
     refused = 0
-    for block, chain in zip(facts.blocks, facts.chain, strict=True):
-        written = 0
-        for access in block.facts.writes:
-            written += access.buffer.nbytes
-        for i in block.chain if chain & facts.single & asked else ():
-            if written * facts.extents[i] > MAX_BUFFER_BYTES:
-                refused |= 1 << i & facts.single
+    for place, chain in zip(facts.placed, facts.chain, strict=True):
+        candidates = chain & facts.single & asked
+        if candidates:
+            written = 0
+            for access in place.facts.writes:
+                written += access.buffer.nbytes
+            for i in bits(candidates):
+                if written * facts.extents[i] > MAX_BUFFER_BYTES:
+                    refused |= 1 << i
     return refused
 
 
@@ -173,7 +181,7 @@ def thread_binding(facts: Facts, t: Any, asked: int) -> int:
     return EVERYTHING if facts.target.backend == "llvm" else 0
 
 
-def second_pragma(facts: Facts, t: Any, asked: int) -> int:
+def second_pragma(facts: LoopFacts, t: Any, asked: int) -> int:
     """A loop inside another one, or around a pragma."""
     refused = facts.nested | facts.around(facts.annotated)
     for i in bits(facts.annotated):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tirgym.harness.tensorir.facts import Facts, bits, span
+from tirgym.harness.tensorir.facts import Facts, LoopFacts, bits, span
 from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-def ordered(facts: Facts, t: Any, asked: int) -> int:
+def ordered(facts: LoopFacts, t: Any, asked: int) -> int:
     """Reorder above a block whose result depends on the order of its iterations."""
     refused = 0
     for i, view in enumerate(facts.views):
@@ -30,7 +30,7 @@ def ordered(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def recomputed_reorder(facts: Facts, t: Any, asked: int) -> int:
+def recomputed_reorder(facts: LoopFacts, t: Any, asked: int) -> int:
     """Reorder of a reduction loop of a block that runs more often than it has instances.
 
     With the recomputing loop inside the reduction loop, an initialisation falls between terms, or
@@ -40,8 +40,8 @@ def recomputed_reorder(facts: Facts, t: Any, asked: int) -> int:
     for i, reduced in enumerate(facts.reduced):
         if not reduced or facts.once[i]:
             continue
-        block, exact = facts.blocks[i], 0
-        for kind, binding in zip(block.facts.iter_types, block.bindings, strict=True):
+        place, exact = facts.placed[i], 0
+        for kind, binding in zip(place.facts.iter_types, place.bindings, strict=True):
             if kind == REDUCE and binding.exact:
                 for var in binding.coefficients:
                     exact |= facts.bit.get(var, 0)
@@ -51,14 +51,14 @@ def recomputed_reorder(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def tangled_reorder(facts: Facts, t: Any, asked: int) -> int:
+def tangled_reorder(facts: LoopFacts, t: Any, asked: int) -> int:
     """Reorder of two loops that share a reduction iterator by division (H).
 
     The initialisation runs where the iterator is zero, which is then not the first term any more.
     """
     refused = 0
     for i, view in enumerate(facts.views):
-        if view.tangled and facts.blocks[i].facts.has_init:
+        if view.tangled and facts.placed[i].facts.has_init:
             loops = 0
             for var in view.tangled:
                 loops |= facts.bit.get(var, 0)
@@ -66,17 +66,16 @@ def tangled_reorder(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def colliding_lanes(facts: Facts, t: Any, asked: int) -> int:
+def colliding_lanes(facts: LoopFacts, t: Any, asked: int) -> int:
     """Vectorize of a loop whose iterations do not write different elements."""
     refused = 0
     for i in bits(facts.over_block & asked):
-        loop = facts.loops[i]
-        block = loop.blocks[0]
+        variable, block = facts.variables[i], facts.firsts[i]
         view = facts.views[block]
-        distinct = loop.var in view.lane_vars or (
-            facts.once[block] and loop.var in view.spatial_vars
+        distinct = variable in view.lane_vars or (
+            facts.once[block] and variable in view.spatial_vars
         )
-        if not distinct or loop.var in view.reduce_vars or view.ordered:
+        if not distinct or variable in view.reduce_vars or view.ordered:
             refused |= 1 << i
     return refused
 
@@ -91,21 +90,19 @@ def _private(facts: Facts, buffer: int, loop: int) -> bool:
 
 def disjoint(facts: Facts, block: int, loop: int) -> bool:
     """Whether iterations of `loop` write different elements."""
-    view, this = facts.views[block], facts.loops[loop]
-    if this.var in view.reduce_vars:
+    view, this = facts.views[block], facts.variables[loop]
+    if this in view.reduce_vars:
         return False
     if facts.once[block]:
-        return this.var in view.spatial_vars
-    if this.var not in view.lane_vars:
+        return this in view.spatial_vars
+    if this not in view.lane_vars:
         return False
-    inner = {
-        facts.loops[i].var: facts.loops[i].extent for i in facts.blocks[block].chain if i != loop
-    }
+    inner = {facts.variables[i]: facts.extents[i] for i in facts.blocks[block].chain if i != loop}
     for kind, binding in zip(
         facts.blocks[block].facts.iter_types, facts.blocks[block].bindings, strict=True
     ):
-        step = abs(binding.coefficients.get(this.var, 0.0))
-        if kind == SPATIAL and step and this.var not in binding.fuzzy:
+        step = abs(binding.coefficients.get(this, 0.0))
+        if kind == SPATIAL and step and this not in binding.fuzzy:
             return not binding.fuzzy and step >= span(binding, inner)
     return False
 
@@ -127,7 +124,7 @@ def shared_writes(facts: Facts, t: Any, asked: int) -> int:
 
 def injective(facts: Facts, block: Block, loops: int) -> bool:
     """Whether the iterations of `loops` alone give different iterator values to the block."""
-    extents = {facts.loops[i].var: facts.loops[i].extent for i in bits(loops)}
+    extents = {facts.variables[i]: facts.extents[i] for i in bits(loops)}
     free = {var for var, extent in extents.items() if extent > 1}
     for binding in block.bindings:
         terms = sorted(
@@ -149,15 +146,16 @@ def injective(facts: Facts, block: Block, loops: int) -> bool:
 def decomposes_recomputation(facts: Facts, t: Any, asked: int) -> int:
     """DecomposeReduction (E): the loop or one below it repeats the sum of the first block."""
     refused = 0
+    if False not in facts.once:
+        return 0
     for i in bits(asked & facts.all_loops):
-        loop = facts.loops[i]
-        block = facts.first_init[loop.index]
+        block = facts.first_init[i]
         if block < 0 or facts.once[block]:
             continue
-        inner = facts.chain[block] & facts.below[loop.index]
+        inner = facts.chain[block] & facts.below[i]
         here = facts.blocks[block]
         if here.has_predicate or not injective(facts, here, inner):
-            refused |= 1 << loop.index
+            refused |= 1 << i
     return refused
 
 

@@ -129,7 +129,7 @@ def _idles(facts: Facts, block: int, chain: int) -> bool:
     for producer in facts.producers[block]:
         for var in facts.views[producer].spatial_vars:
             bound |= facts.bit.get(var, 0)
-    return any(facts.loops[i].extent != 1 for i in bits(chain & ~bound))
+    return any(facts.extents[i] != 1 for i in bits(chain & ~bound))
 
 
 def idle_blocks(facts: Facts) -> int:
@@ -142,9 +142,9 @@ def idle_blocks(facts: Facts) -> int:
         private = facts.chain[i]
         for consumer in facts.consumers[i]:
             private &= ~facts.chain[consumer]
-        for var in view.spatial_vars | view.reduce_vars:
+        for var in (*view.spatial_vars, *view.reduce_vars):
             private &= ~facts.bit.get(var, 0)
-        if view.reads and any(facts.loops[j].extent != 1 for j in bits(private)):
+        if view.reads and any(facts.extents[j] != 1 for j in bits(private)):
             found |= 1 << i
     return found
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from tvm.tirx import BufferStore
 
-from tirgym.harness.tensorir.facts import Facts, bits
-from tirgym.harness.tensorir.nest import Access, Block, NodeCache
+from tirgym.harness.tensorir.facts import Facts, LoopFacts, bits
+from tirgym.harness.tensorir.nest import Access, Block, BlockFacts
 
 __all__ = ["MOVERS", "SHORTCUTS", "Verdict", "always"]
 
@@ -27,22 +27,23 @@ def always(facts: Facts, t: Any, asked: int) -> Verdict:
     return asked, 0
 
 
-def _reorder(facts: Facts, t: Any, asked: int) -> Verdict:
+def _reorder(facts: LoopFacts, t: Any, asked: int) -> Verdict:
     refused = undecided = 0
     for i, view in enumerate(facts.views):
+        chain = facts.chain[i]
         if not view.known_iters:
-            refused |= facts.chain[i]
-        elif not facts.flags[i][0]:
+            refused |= chain
+        elif not facts.affine >> i & 1:
             # the compiler looks at the binding below the outer loop only, and at none of a scalar
-            for j in facts.blocks[i].chain:
-                if facts.loops[j].parent >= 0 or not facts.blocks[i].bindings:
-                    undecided |= 1 << j
-                else:
-                    refused |= 1 << j
+            if facts.placed[i].bindings:
+                undecided |= chain & facts.nested
+                refused |= chain & ~facts.nested
+            else:
+                undecided |= chain
     return asked & ~refused & ~undecided, asked & refused
 
 
-def _independent(facts: Facts, t: Any, asked: int) -> Verdict:
+def _independent(facts: LoopFacts, t: Any, asked: int) -> Verdict:
     """Vectorize and parallel: every block below maps, or reduces over other loops."""
     refused = 0
     for i, view in enumerate(facts.views):
@@ -82,13 +83,13 @@ def _rfactor(facts: Facts, t: Any, asked: int) -> Verdict:
     for block in bits(facts.reduction):
         candidates |= facts.chain[block]
     for i in bits(asked & candidates & facts.single):
-        loop = facts.loops[i]
-        if not facts.reduction >> loop.blocks[0] & 1:
+        block, variable = facts.firsts[i], facts.variables[i]
+        if not facts.reduction >> block & 1:
             continue
-        if not _factorable(facts, loop.blocks[0], loop.var):
+        if not _factorable(facts, block, variable):
             continue
-        view = facts.views[loop.blocks[0]]
-        if loop.var in view.reduce_vars and view.accumulates:
+        view = facts.views[block]
+        if variable in view.reduce_vars and view.accumulates:
             accepted |= 1 << i
         else:
             undecided |= 1 << i
@@ -97,19 +98,19 @@ def _rfactor(facts: Facts, t: Any, asked: int) -> Verdict:
 
 def _factorable(facts: Facts, index: int, var: int) -> bool:
     view, block = facts.views[index], facts.blocks[index]
-    if var in view.spatial_vars or facts.loops[block.chain[0]].blocks[0] != index:
+    if var in view.spatial_vars or facts.firsts[block.chain[0]] != index:
         return False
     reducing = False
     for j in block.chain:
-        loop = facts.loops[j]
-        spatial, reduce = loop.var in view.spatial_vars, loop.var in view.reduce_vars
+        variable = facts.variables[j]
+        spatial, reduce = variable in view.spatial_vars, variable in view.reduce_vars
         if spatial and reduce:
             return False
         if reduce and not reducing:
             reducing = True
-            if len(loop.blocks) != 1:
+            if not facts.single >> j & 1:
                 return False
-        elif not reduce and not spatial and reducing and loop.extent != 1:
+        elif not reduce and not spatial and reducing and facts.extents[j] != 1:
             return False
     return True
 
@@ -138,12 +139,12 @@ def _stands_alone(facts: Facts) -> bool:
     return not facts.pipeline or len(facts.blocks) < 2
 
 
-def _identity_store(block: Block) -> bool | None:
+def _identity_store(facts: BlockFacts) -> bool | None:
     """Whether a block stores each element once by plain iterators; None if that is not clear."""
-    if type(block.facts.node.body) is not BufferStore:
+    if type(facts.node.body) is not BufferStore:
         return False
     seen: set[int] = set()
-    for start, extent in block.facts.writes[0].region:
+    for start, extent in facts.writes[0].region:
         terms = start.coefficients
         if extent != 1 or len(terms) > 1 or not start.exact:
             return None
@@ -152,7 +153,7 @@ def _identity_store(block: Block) -> bool | None:
             if coefficient != 1.0 or start.constant or handle in seen:
                 return None
             seen.add(handle)
-    return True if len(seen) == sum(e != 1 for e in block.facts.iter_extents) else None
+    return True if len(seen) == sum([e != 1 for e in facts.iter_extents]) else None
 
 
 def _inline(facts: Facts, t: Any, asked: int) -> Verdict:
@@ -163,7 +164,7 @@ def _inline(facts: Facts, t: Any, asked: int) -> Verdict:
         block = facts.blocks[i]
         if block.facts.has_init or len(block.facts.writes) != 1:
             continue
-        form = _form(block)
+        form = _form(block.facts)
         plain = form.identity
         if plain is None and facts.views[i].packed_write:
             plain = form.stores
@@ -189,7 +190,7 @@ def _reverse_inline(facts: Facts, t: Any, asked: int) -> Verdict:
         if not facts.complete >> producer & 1 or facts.outputs >> producer & 1:
             continue
         other = facts.blocks[producer]
-        made, form = _form(other), _form(block)
+        made, form = _form(other.facts), _form(block.facts)
         if (
             made.identity
             and form.identity
@@ -217,14 +218,14 @@ def _uses_all(block: Block, buffer: int) -> bool:
     return all(extent == 1 or handle in used for handle, extent in iterators)
 
 
-def _maps(block: Block, access: Access) -> bool:
+def _maps(facts: BlockFacts, access: Access) -> bool:
     """Whether the iterators of the block are, in some order, the indices of the whole buffer.
 
     Not for scalars: the compiler does not always take them.
     """
     if not access.region:
         return False
-    extents = dict(zip(block.facts.iter_handles, block.facts.iter_extents, strict=True))
+    extents = dict(zip(facts.iter_handles, facts.iter_extents, strict=True))
     for (start, extent), size in zip(access.region, access.buffer.shape, strict=True):
         terms = start.coefficients
         if extent != 1 or not start.exact or start.constant or len(terms) != 1:
@@ -243,16 +244,16 @@ def _place(block: Block, loop: int) -> int:
     return 0
 
 
-def _unsolvable(block: Block, accesses: tuple[Access, ...]) -> frozenset[int]:
+def _unsolvable(facts: BlockFacts, accesses: tuple[Access, ...]) -> tuple[int, ...]:
     """Buffers of which not each dimension fixes one iterator of the block."""
-    iterators = set(block.facts.iter_handles)
-    found = set()
+    iterators = facts.iter_handles
+    found: dict[int, None] = {}
     for access in accesses:
         for start, extent in access.region:
             used = [v for v, c in start.coefficients.items() if c and v in iterators]
             if len(used) != 1 or extent != 1 or not start.exact:
-                found.add(access.buffer.handle)
-    return frozenset(found)
+                found[access.buffer.handle] = None
+    return tuple(found)
 
 
 class _Form(NamedTuple):
@@ -264,30 +265,25 @@ class _Form(NamedTuple):
     """see `_identity_store`; None without writes too"""
     fills: bool
     """the iterators are the indices of the whole first written buffer"""
-    partly: frozenset[int]
+    partly: tuple[int, ...]
     """buffers read otherwise than by all iterators as indices of the whole buffer"""
-    unsolvable_reads: frozenset[int]
-    unsolvable_writes: frozenset[int]
+    unsolvable_reads: tuple[int, ...]
+    unsolvable_writes: tuple[int, ...]
 
 
-_FORMS = NodeCache(1 << 11)
-
-
-def _form(block: Block) -> _Form:
-    node = block.facts.node
-    hit = _FORMS.entries.get(hash(node))
-    if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
-    reads, writes = block.facts.reads, block.facts.writes
-    made = _Form(
-        stores=type(node.body) is BufferStore,
-        identity=_identity_store(block) if writes else None,
-        fills=bool(writes) and _maps(block, writes[0]),
-        partly=frozenset([r.buffer.handle for r in reads if not _maps(block, r)]),
-        unsolvable_reads=_unsolvable(block, reads),
-        unsolvable_writes=_unsolvable(block, writes),
-    )
-    return _FORMS.put(node, made)  # type: ignore[no-any-return]
+def _form(facts: BlockFacts) -> _Form:
+    """Kept with the facts of the block."""
+    if facts.form is None:
+        reads, writes = facts.reads, facts.writes
+        facts.form = _Form(
+            stores=type(facts.node.body) is BufferStore,
+            identity=_identity_store(facts) if writes else None,
+            fills=bool(writes) and _maps(facts, writes[0]),
+            partly=tuple([r.buffer.handle for r in reads if not _maps(facts, r)]),
+            unsolvable_reads=_unsolvable(facts, reads),
+            unsolvable_writes=_unsolvable(facts, writes),
+        )
+    return facts.form  # type: ignore[no-any-return]
 
 
 def _compute_at(facts: Facts, t: Any, asked: int) -> Verdict:
@@ -311,7 +307,7 @@ def _compute_at(facts: Facts, t: Any, asked: int) -> Verdict:
             possible |= 1 << i
     if facts.views[block].packed_write:
         return possible, asked & ~possible
-    for buffer in _form(facts.blocks[block]).unsolvable_writes:
+    for buffer in _form(facts.blocks[block].facts).unsolvable_writes:
         if facts.readers.get(buffer):
             return 0, asked & ~possible
     return possible, asked & ~possible
@@ -354,7 +350,7 @@ def _reverse_compute_at(facts: Facts, t: Any, asked: int) -> Verdict:
         first = min([_place(facts.blocks[c], i) for c in consumers if facts.chain[c] >> i & 1])
         if last < first:
             possible |= 1 << i
-    for buffer in _form(facts.blocks[block]).unsolvable_reads:
+    for buffer in _form(facts.blocks[block].facts).unsolvable_reads:
         if buffer in facts.writers:
             return 0, asked & ~possible
     return possible, asked & ~possible

@@ -41,7 +41,7 @@ def body(block: Any) -> Body:
     """Calls, names and loads of SBlock `block`; cached by its body."""
     hit = _BODIES.entries.get(hash(block.body))
     if hit is not None:
-        return hit[1]  # type: ignore[no-any-return]
+        return hit  # type: ignore[no-any-return]
     written = foreign = 0
     names = False
     loads: dict[int, int] = {}
@@ -83,5 +83,5 @@ def size_with_vector_math(block: Any) -> int:
     hit = _SIZES.entries.get(hash(block.body))
     if hit is None:
         size = expression_size(with_vector_math(block))
-        hit = block.body, _SIZES.put(block.body, size)
-    return hit[1]  # type: ignore[no-any-return]
+        hit = _SIZES.put(block.body, size)
+    return hit  # type: ignore[no-any-return]

@@ -1,0 +1,47 @@
+"""`NodeCache`: facts by node identity; `items`: the elements of a TVM array."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import tvm_ffi
+
+__all__ = ["NodeCache", "items"]
+
+
+class NodeCache:
+    """Facts by node identity; holds the nodes alive so that handles stay unique; bounded.
+
+    Nodes and facts stand in two dictionaries: Python's garbage collector visits every container that
+    stays, about 3 µs each over its life, and a pair for each entry would be one more.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.entries: dict[Any, Any] = {}
+        """facts by handle; for look-ups"""
+        self._nodes: dict[Any, Any] = {}
+
+    def put(self, node: Any, value: Any) -> Any:
+        """Store `value`, which is not None, for `node`; returns it."""
+        return self.put_at(hash(node), node, value)
+
+    def put_at(self, key: Any, nodes: Any, value: Any) -> Any:
+        """Store `value` by a key made of handles of `nodes`; the older half goes when it is full."""
+        entries = self.entries
+        if len(entries) >= self.limit:
+            for old in list(islice(entries, self.limit // 2)):
+                del entries[old], self._nodes[old]
+        entries[key] = value
+        self._nodes[key] = nodes
+        return value
+
+
+_item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+_size = tvm_ffi.get_global_func("ffi.ArraySize")
+
+
+def items(array: Any) -> list[Any]:
+    """Elements of a TVM array, without the checks of its Python wrapper."""
+    return [_item(array, i) for i in range(_size(array))]
