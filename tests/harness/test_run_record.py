@@ -30,7 +30,7 @@ from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 
 TESTS = Path(__file__).resolve().parents[1]
-ENVIRONMENT = {"backend": "toy", "cost": ToyCost()}
+ENVIRONMENT: dict[str, Any] = {"backend": "toy", "cost": ToyCost()}
 
 
 def lines(record: RunRecord) -> list[Visit]:

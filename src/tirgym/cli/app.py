@@ -22,6 +22,7 @@ from tirgym.cli.checks import lint_command, selftest_command
 from tirgym.cli.doctor import doctor_command
 from tirgym.cli.export import export_command
 from tirgym.cli.profile import profile_command
+from tirgym.cli.graph import graph_command
 from tirgym.cli.search import optimize_command
 from tirgym.cli.show import show_command
 from tirgym.cli.traces import compare_command, replay_command, verify_command
@@ -92,6 +93,7 @@ app.command("compare")(compare_command)
 app.command("export")(export_command)
 
 suite = _group("The kernel suites.")
+app.command("graph")(graph_command)
 suite.command("lint")(lint_command)
 app.add_typer(suite, name="suite")
 
