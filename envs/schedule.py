@@ -7,14 +7,13 @@ from typing import Any
 
 from tirgym.envs.compiler_env import Act, CompilerEnv
 from tirgym.envs.episode import View, make_info
-from tirgym.envs.strategies import KernelLike
-from tirgym.errors import IllegalTransformError, InvalidValueError
+from tirgym.envs.strategies import KernelLike, make_vocabulary
+from tirgym.errors import IllegalTransformError
 from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.run_record import Recorder
-from tirgym.harness.transforms import default_vocabulary
-from tirgym.harness.transforms.base import SlotLimits, Transform
+from tirgym.harness.transforms.base import Transform
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Shape
 from tirgym.rewards.reward import Reward
@@ -30,6 +29,8 @@ class ScheduleEnv(CompilerEnv):
 
     ## Actions
     `TransformSpace`, a `Discrete(n)`: action i < n - 1 is `vocabulary[i]`, action n - 1 is STOP.
+    `vocabulary` is "primitive" (single transforms), "macro" (several transforms in one action, see
+    `tirgym.harness.macros`), "both", or a `Vocabulary`; programs and traces hold transforms alone.
     Masks are exact: `action_masks()` (bool) and `info["action_mask"]` (int8). An illegal action
     changes nothing and costs `illegal_penalty`; an action outside the space raises InvalidAction.
 
@@ -52,7 +53,7 @@ class ScheduleEnv(CompilerEnv):
     `kernel` is a name, URI, "file.py:NAME", Kernel or Workload, or a list of these, one of which is
     drawn at each reset. `shape` replaces dimensions, or names a set ("train", "holdout", "tiny") to
     draw from. `reset(options={"kernel": …, "shape": …})` overrides both for one episode. `factors`
-    are the tile sizes of the default vocabulary. `evaluator` is shared and never closed here;
+    are the tile sizes of single transforms in a vocabulary that is named. `evaluator` is shared and never closed here;
     `store` is passed on to the evaluator that is made otherwise. `recorder` is told every state that
     is visited (`RunRecord` keeps them for `tirgym graph`).
     """
@@ -71,7 +72,7 @@ class ScheduleEnv(CompilerEnv):
         max_steps: int = 32,
         time_limit_s: float | None = None,
         factors: Sequence[int] | None = None,
-        vocabulary: Vocabulary | None = None,
+        vocabulary: str | Vocabulary = "primitive",
         evaluator: Evaluator | None = None,
         store: Any = None,
         cost: CostModel | None = None,
@@ -93,7 +94,7 @@ class ScheduleEnv(CompilerEnv):
             render_mode,
             recorder,
         )
-        self.vocabulary = vocabulary or _vocabulary(backend, factors)
+        self.vocabulary = make_vocabulary(vocabulary, backend, factors)
         self.vocabulary_digest = self.vocabulary.digest
         self.action_space: TransformSpace = TransformSpace(self.vocabulary)
         self.observation_form = make_observation(observation, self.action_space)
@@ -137,11 +138,3 @@ class ScheduleEnv(CompilerEnv):
         episode = self._running(over=True)
         form, graph = self.observation_form, episode.view.graph
         return {**make_info(episode, form.overflow(graph)), **form.info(graph)}
-
-
-def _vocabulary(backend: str, factors: Sequence[int] | None) -> Vocabulary:
-    if factors is None:
-        return default_vocabulary(backend)
-    if not factors or any(type(f) is not int or f < 2 for f in factors):
-        raise InvalidValueError("factors", factors, "whole numbers of at least 2")
-    return default_vocabulary(backend, limits=SlotLimits(factors=tuple(factors)))

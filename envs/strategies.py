@@ -11,7 +11,10 @@ from tirgym import settings
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.macros import VOCABULARY_NAMES, named_vocabulary
 from tirgym.harness.target import Target
+from tirgym.harness.transforms.base import SlotLimits
+from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Kernel, Shape, Workload
 from tirgym.rewards.reward import Reward
 
@@ -24,6 +27,7 @@ __all__ = [
     "default_cost",
     "make_evaluator",
     "make_reward",
+    "make_vocabulary",
     "replay_target",
 ]
 
@@ -113,6 +117,29 @@ def default_cost() -> CostModel:
     from tirgym.harness.static_cost import StaticCostModel
 
     return StaticCostModel()
+
+
+def make_vocabulary(
+    vocabulary: str | Vocabulary, backend: str, factors: Sequence[int] | None = None
+) -> Vocabulary:
+    """The action table called `vocabulary`, or the object itself.
+
+    `factors` are the tile sizes of single transforms in a table that is named. Raises
+    UnknownNameError, and InvalidValueError for factors that are none or that a given table ignores.
+    """
+    if isinstance(vocabulary, Vocabulary):
+        if factors is not None:
+            raise InvalidValueError("factors", factors, "none: the vocabulary is given")
+        return vocabulary
+    if not isinstance(vocabulary, str):
+        accepted = f"a Vocabulary, or one of {', '.join(VOCABULARY_NAMES)}"
+        raise InvalidValueError("vocabulary", vocabulary, accepted)
+    limits = None
+    if factors is not None:
+        if not factors or any(type(f) is not int or f < 2 for f in factors):
+            raise InvalidValueError("factors", factors, "whole numbers of at least 2")
+        limits = SlotLimits(factors=tuple(factors))
+    return named_vocabulary(vocabulary, backend, limits=limits)
 
 
 class EvaluatorSource:

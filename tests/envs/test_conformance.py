@@ -19,11 +19,17 @@ from small import LIMITS, SMALL
 
 import tirgym  # noqa: F401  registers the ids
 from tirgym.envs import ENVIRONMENTS
-from tirgym.harness.transforms import default_vocabulary
+from tirgym.harness.macros import named_vocabulary
 from tirgym.spaces.observation import OBSERVATIONS
 
 IDS = sorted(ENVIRONMENTS)
 EVERY_ID = pytest.mark.parametrize("name", IDS)
+EVERY_TABLE = pytest.mark.parametrize(
+    ("name", "vocabulary"),
+    [(name, "primitive") for name in IDS]
+    + [(name, table) for name in IDS if "Schedule" in name for table in ("macro", "both")],
+)
+"""Every id, with each of the action tables that it has."""
 EVERY_FORM = pytest.mark.parametrize("form", sorted(OBSERVATIONS))
 
 
@@ -31,7 +37,7 @@ def is_measured(name: str) -> bool:
     return bool(ENVIRONMENTS[name]["kwargs"]["reward"] != "static")
 
 
-def arguments(name: str, form: str = "dict") -> dict[str, Any]:
+def arguments(name: str, form: str = "dict", vocabulary: str = "primitive") -> dict[str, Any]:
     """Keywords that make `name` quick: a small table, and no compiler runs for measured ids."""
     made: dict[str, Any] = {
         "kernel": SMALL["matmul"],
@@ -39,20 +45,22 @@ def arguments(name: str, form: str = "dict") -> dict[str, Any]:
         "arch": "skylake-avx512",
     }
     if "Schedule" in name:
-        made["vocabulary"] = default_vocabulary(limits=LIMITS)
+        made["vocabulary"] = named_vocabulary(vocabulary, limits=LIMITS)
     if is_measured(name):
         made["evaluator"] = FakeEvaluator()
     return made
 
 
-def make(name: str, form: str = "dict", **keywords: Any) -> gymnasium.Env[Any, Any]:
-    return gymnasium.make(name, **arguments(name, form), **keywords)
+def make(
+    name: str, form: str = "dict", vocabulary: str = "primitive", **keywords: Any
+) -> gymnasium.Env[Any, Any]:
+    return gymnasium.make(name, **arguments(name, form, vocabulary), **keywords)
 
 
-@EVERY_ID
+@EVERY_TABLE
 @EVERY_FORM
-def test_gymnasium_accepts_it(name: str, form: str) -> None:
-    env = gymnasium.make(name, disable_env_checker=True, **arguments(name, form))
+def test_gymnasium_accepts_it(name: str, form: str, vocabulary: str) -> None:
+    env = gymnasium.make(name, disable_env_checker=True, **arguments(name, form, vocabulary))
     check_env(env.unwrapped, skip_render_check=True)
 
 
@@ -77,10 +85,12 @@ def test_ids_are_data(name: str) -> None:
     env.close()
 
 
-@EVERY_ID
+@EVERY_TABLE
 @EVERY_FORM
-def test_info_has_the_same_keys_types_and_shapes_always(name: str, form: str) -> None:
-    env = make(name, form)
+def test_info_has_the_same_keys_types_and_shapes_always(
+    name: str, form: str, vocabulary: str
+) -> None:
+    env = make(name, form, vocabulary)
     _, first = env.reset(seed=1)
     infos = [first]
     rng = np.random.default_rng(0)
@@ -105,10 +115,10 @@ def test_info_has_the_same_keys_types_and_shapes_always(name: str, form: str) ->
     assert [info["legal"] for info in infos] == [1, 1, 1, 0, 1, 1, stop]
 
 
-@EVERY_ID
+@EVERY_TABLE
 @EVERY_FORM
-def test_sync_vector_environments(name: str, form: str) -> None:
-    envs = gymnasium.vector.SyncVectorEnv([lambda: make(name, form), lambda: make(name, form)])
+def test_sync_vector_environments(name: str, form: str, vocabulary: str) -> None:
+    envs = gymnasium.vector.SyncVectorEnv([lambda: make(name, form, vocabulary)] * 2)
     _, infos = envs.reset(seed=3)
     assert infos["action_mask"].shape == (2, envs.single_action_space.n)  # type: ignore[attr-defined]
     for _ in range(3):
@@ -121,17 +131,18 @@ def test_sync_vector_environments(name: str, form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "form"),
+    ("name", "form", "vocabulary"),
     [
-        ("tirgym/ScheduleStatic-v0", "dict"),
-        ("tirgym/ScheduleStatic-v0", "graph"),
-        ("tirgym/ScheduleStatic-v0", "text"),
-        ("tirgym/DecisionStatic-v0", "dict"),
+        ("tirgym/ScheduleStatic-v0", "dict", "primitive"),
+        ("tirgym/ScheduleStatic-v0", "graph", "primitive"),
+        ("tirgym/ScheduleStatic-v0", "text", "both"),
+        ("tirgym/ScheduleStatic-v0", "dict", "macro"),
+        ("tirgym/DecisionStatic-v0", "dict", "primitive"),
     ],
 )
-def test_async_vector_environments(name: str, form: str) -> None:
+def test_async_vector_environments(name: str, form: str, vocabulary: str) -> None:
     envs = gymnasium.vector.AsyncVectorEnv(
-        [lambda: make(name, form), lambda: make(name, form)],
+        [lambda: make(name, form, vocabulary)] * 2,
         shared_memory=form == "dict",
         context="spawn",
     )
@@ -163,7 +174,8 @@ def feed(x):
     else:
         digest.update(repr(x).encode())
 forms = ("dict", "graph", "features", "text")
-more = {"ScheduleStatic": {"factors": [2, 4]}, "DecisionStatic": {"candidate_costs": True}}
+more = {"ScheduleStatic": {"factors": [2, 4], "vocabulary": "both"},
+        "DecisionStatic": {"candidate_costs": True}}
 for name, form in [(name, form) for name in more for form in forms]:
     env = gymnasium.make(f"tirgym/{name}-v0", kernel=["matmul", "softmax"], shape="tiny",
                          observation=form, arch="skylake-avx512", **more[name])
@@ -194,14 +206,14 @@ def test_same_seed_and_actions_give_the_same_bytes_in_every_process() -> None:
 
 
 @pytest.mark.slow
-@EVERY_ID
+@EVERY_TABLE
 @EVERY_FORM
-def test_stable_baselines3_accepts_it(name: str, form: str) -> None:
+def test_stable_baselines3_accepts_it(name: str, form: str, vocabulary: str) -> None:
     checker = pytest.importorskip(
         "stable_baselines3.common.env_checker",
         reason="Stable-Baselines3 is not installed: pip install 'tirgym[rl]'",
     )
-    env = gymnasium.make(name, **arguments(name, form)).unwrapped
+    env = gymnasium.make(name, **arguments(name, form, vocabulary)).unwrapped
     if form == "graph":
         with pytest.warns(UserWarning, match="Graph observation space is not supported"):
             checker.check_env(env, skip_render_check=True)
