@@ -14,7 +14,16 @@ from typing import NamedTuple
 from tirgym.harness.static_accesses import BoundAccess
 from tirgym.harness.tensorir.nest import LoopNest
 
-__all__ = ["LINE", "Footprint", "LoopTree", "Prices", "Touched", "footprints"]
+__all__ = [
+    "LINE",
+    "Footprint",
+    "LoopTree",
+    "Prices",
+    "Touched",
+    "fitting_lines",
+    "footprints",
+    "lines_by_buffer",
+]
 
 LINE = 64
 """Bytes of a cache line."""
@@ -283,3 +292,25 @@ def _load(
             else:
                 cycles += count * (prices.read + box[2] * prices.scattered_read)
     return total, cycles
+
+
+_WRITTEN = Prices(0.0, 1.0, 0.0, 0.0)
+
+
+def lines_by_buffer(nest: LoopNest, blocks: list[Touched], capacity: float) -> dict[int, float]:
+    """Lines of each buffer (by handle) that enter a cache of `capacity` lines in one warm call.
+
+    They add up to what `LoopTree.traffic` says. Slower than that: one pass for each buffer.
+    """
+    found: dict[int, float] = {}
+    for buffer in dict.fromkeys([b for mine in blocks for b in (*mine.reads, *mine.writes)]):
+        tree = LoopTree(nest, [mine._replace(traffic={}) for mine in blocks])
+        tree.writes = {buffer}  # so that the price of written lines counts those of this buffer
+        found[buffer] = tree.traffic((0, LINES, capacity, _WRITTEN))[1]
+    return found
+
+
+def fitting_lines(touched: Touched, capacity: float) -> float:
+    """Lines that the outermost loop of a block touches whose footprint fits `capacity` lines."""
+    fitting = [lines for lines in touched.totals[LINES] if lines <= capacity]
+    return fitting[-1] if fitting else touched.totals[LINES][0]

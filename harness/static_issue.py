@@ -93,6 +93,9 @@ class BlockIssue(NamedTuple):
     """vector registers that hold reused values"""
     promoted: bool
     """the accumulator stays in registers over the loops around the run"""
+    loads: float
+    """load instructions, after reuse in registers; each lane of a gather is one"""
+    stores: float
 
 
 _NO_WRAPS: frozenset[int] = frozenset()
@@ -189,7 +192,9 @@ def _plan(work: _Work, variable: int, lanes: int, explicit: bool) -> BlockIssue:
         chain = _chain(work, lanes, run, outside, micro, reuse.promoted)
         cycles = max(cycles, chain)
     total = runs * cycles + entries * core.entry_cycles + _wrapped(work) * core.index_cycles
-    return BlockIssue(total, lanes, explicit, length, reuse.held, reuse.promoted)
+    loads = runs * (reuse.loads + reuse.gathered_lanes)
+    stores = runs * (reuse.stores + reuse.scattered_lanes)
+    return BlockIssue(total, lanes, explicit, length, reuse.held, reuse.promoted, loads, stores)
 
 
 def _machine_vectors(lanes: int, width: int, core: CoreModel) -> float:
@@ -264,6 +269,8 @@ class _Reuse(NamedTuple):
     stores: float
     scattered: float
     """cycles of gathers and scatters"""
+    gathered_lanes: float
+    scattered_lanes: float
     held: float
     promoted: bool
     conditional: bool
@@ -280,6 +287,7 @@ def _reuse(
 ) -> _Reuse:
     core, ops = work.core, work.ops
     loads = stores = scattered = held = 0.0
+    gathered_lanes = scattered_lanes = 0.0
     promoted = conditional = False
     target = work.accesses[-1].buffer if work.accesses else 0
     for access in reversed(work.accesses):
@@ -322,12 +330,17 @@ def _reuse(
         if lanes > 1 and (stride not in (0.0, 1.0) or variable in access.wraps):
             each = core.scatter_cycles if access.write else core.gather_cycles
             each = core.shuffle_cycles if 1.0 < abs(stride) <= 4.0 else each
-            scattered += unique * count * lanes * each / hoist
+            moved = unique * count * lanes / hoist
+            scattered += moved * each
+            gathered_lanes += 0.0 if access.write else moved
+            scattered_lanes += moved if access.write else 0.0
         elif access.write:
             stores += need / hoist
         else:
             loads += need * count / hoist
-    return _Reuse(loads, stores, scattered, held, promoted, conditional)
+    return _Reuse(
+        loads, stores, scattered, gathered_lanes, scattered_lanes, held, promoted, conditional
+    )
 
 
 def _special(work: _Work, length: float, lanes: int, vectors: float, explicit: bool) -> float:

@@ -69,6 +69,8 @@ class BlockOps(NamedTuple):
     """calls of scalar mathematical functions (exp, tanh, …), one a lane"""
     branches: int
     """conditional parts"""
+    selects: int
+    """choices between two computed values"""
     index_ops: int
     """divisions and modulos in index expressions"""
     loads: dict[int, int]
@@ -91,7 +93,7 @@ class _Counter:
 
     def __init__(self) -> None:
         self.flops = self.vector_ops = self.divisions = self.calls = 0
-        self.branches = self.index_ops = self.stores = 0
+        self.branches = self.selects = self.index_ops = self.stores = 0
         self.loads: dict[int, int] = {}
         self.stored: list[Any] = []
         self._by_node: dict[int, int] = {}
@@ -113,6 +115,9 @@ class _Counter:
             return self._known((kind, expr.value))[0]
         if kind is TensorLoad:
             return self._load(expr)
+        if kind is Let:  # the variable is another name for its value
+            self._by_node[hash(expr.var)] = self.value(expr.value)
+            return self.value(expr.body)
         parts = _parts(expr, kind)
         name = _call_name(expr) if kind is Call else str(expr.ty) if kind is Cast else ""
         number, new = self._known((kind, name, *(self.value(part) for part in parts)))
@@ -139,8 +144,9 @@ class _Counter:
             self._count_call(name)
         elif kind in (FloorDiv, FloorMod, Mod):
             self.index_ops += 1
-        elif kind not in (Let, Not, Broadcast):
+        elif kind not in (Not, Broadcast):
             self.vector_ops += 1
+            self.selects += kind is Select
 
     def _count_call(self, name: str) -> None:
         if name == "if_then_else":
@@ -214,7 +220,6 @@ _PARTS = {
     Select: ("condition", "true_value", "false_value"),
     Cast: ("value",),
     Broadcast: ("value",),
-    Let: ("value", "body"),
     Not: ("a",),
 }
 
@@ -255,6 +260,7 @@ def _count(body: Any) -> BlockOps:
         counter.divisions,
         counter.calls,
         counter.branches,
+        counter.selects,
         counter.index_ops,
         counter.loads,
         counter.stores,

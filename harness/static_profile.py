@@ -8,6 +8,7 @@ Roofline, CACM 2009).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tirgym.errors import InvalidValueError
@@ -17,8 +18,10 @@ from tirgym.harness.hardware import cpu_facts
 from tirgym.harness.instruction_mix import InstructionMix, instruction_mix
 from tirgym.harness.program import Program
 from tirgym.harness.static_checks import statement_count
-from tirgym.harness.static_cost import StaticCostModel
-from tirgym.harness.static_footprint import LINE
+from tirgym.harness.static_cost import BlockCost, MachineModel, StaticCostModel, machine_model
+from tirgym.harness.static_counts import NestCounts, nest_counts, vector_intrinsic
+from tirgym.harness.static_footprint import LINE, fitting_lines, lines_by_buffer
+from tirgym.harness.static_lowering import LoweredCounts, lowered_counts
 from tirgym.harness.static_ops import block_ops
 from tirgym.harness.tensorir.nest import PARALLEL, VECTORIZED, LoopNest
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -37,25 +40,35 @@ class StaticProfile:
     """that the kernel needs (`flops_of`)"""
     compulsory_bytes: int
     """each input read once and each output written once"""
-    l1_bytes: float
+    l1_bytes: int
     """bytes that loads and stores of the blocks ask for, before any reuse in registers"""
     l2_bytes: float
-    """bytes that move between L1 and L2, from footprints (see `static_footprint`)"""
+    """bytes that come from L2 into L1, from footprints (see `static_footprint`)"""
     l3_bytes: float
     dram_bytes: float
+    traffic: Mapping[str, Mapping[str, float]]
+    """the last three by level ("l2", "l3", "dram") and buffer name"""
+    written_back: Mapping[str, float]
+    """bytes of lines that were written and go back, by level"""
+    l1_tile_bytes: float
+    """what the outermost loop touches that fits L1, around the block that is executed most"""
+    l2_tile_bytes: float
     footprint_bytes: int
     """all buffers, intermediates included"""
     intermediate_bytes: int
     arithmetic_intensity: float
     """flops for each compulsory byte"""
     vector_lanes: int
-    """lanes of the widest vectorized loop; 0 if the schedule vectorizes nothing"""
+    """lanes of the widest vectorized loop or intrinsic; 0 if the schedule vectorizes nothing"""
     vector_bits: int
     """bits of one such vector, which may be wider than a register"""
     vectorized_share: float
-    """share of block executions that are inside vectorized loops"""
+    """share of block executions that are inside vectorized loops, or intrinsics"""
     register_vectors: float
     """estimated vector registers that hold reused values, in the block that holds most"""
+    load_instructions: float
+    """estimated, after reuse in registers"""
+    store_instructions: float
     parallel_iterations: int
     """iterations of the widest parallel loop; 1 if none"""
     branches: int
@@ -66,6 +79,10 @@ class StaticProfile:
     """after unrolling, in machine vectors"""
     predicted_us: float
     """by the static cost model"""
+    counts: NestCounts
+    """what one call executes"""
+    lowered: LoweredCounts
+    """loops and temporaries that are left when code is generated"""
     mix: InstructionMix | None
     """from the assembly; None where it is not read (not x86-64, or not asked for)"""
 
@@ -91,27 +108,36 @@ def _executions(nest: LoopNest, index: int) -> int:
     return math.prod(max(1, nest.loops[i].extent) for i in nest.blocks[index].chain)
 
 
-def _total_flops(nest: LoopNest) -> int:
-    return sum(
-        _executions(nest, block.index) * block_ops(block.facts.node).flops for block in nest.blocks
-    )
-
-
-def _buffers(program: TensorIRProgram) -> tuple[int, int]:
-    """Bytes of intermediate buffers, and bytes asked for by loads and stores."""
+def _intermediate_bytes(program: TensorIRProgram) -> int:
+    """All buffers that are no parameters, in the shape that the schedule gives them."""
     params = {hash(p) for p in program.mod["main"].params}
     inner: dict[int, int] = {}
-    asked = 0
     for block in program.nest.blocks:
-        runs = _executions(program.nest, block.index)
-        loads = block_ops(block.facts.node).loads
         for access in (*block.facts.reads, *block.facts.writes):
-            buffer = access.buffer
-            if buffer.handle not in params:
-                inner[buffer.handle] = buffer.nbytes
-            item = buffer.nbytes // max(1, math.prod(buffer.shape))
-            asked += runs * item * max(1, loads.get(buffer.handle, 1))
-    return sum(inner.values()), asked
+            if access.buffer.handle not in params:
+                inner[access.buffer.handle] = access.buffer.nbytes
+    return sum(inner.values())
+
+
+def _traffic(
+    nest: LoopNest, costs: list[BlockCost], machine: MachineModel
+) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    """Bytes that enter L1 (from "l2"), L2 and L3 by buffer name, and those that go back."""
+    blocks = [cost.touched for cost in costs]
+    accesses = [a for b in nest.blocks for a in (*b.facts.reads, *b.facts.writes)]
+    names = {access.buffer.handle: access.buffer.name for access in accesses}
+    written = {buffer for mine in blocks for buffer in mine.writes}
+    levels = (("l2", machine.l1_lines), ("l3", machine.l2_lines), ("dram", machine.l3_lines))
+    traffic: dict[str, dict[str, float]] = {}
+    back: dict[str, float] = {}
+    for level, capacity in levels:
+        lines = lines_by_buffer(nest, blocks, capacity)
+        traffic[level] = {}
+        for buffer, count in lines.items():
+            name = names[buffer]
+            traffic[level][name] = traffic[level].get(name, 0.0) + count * LINE
+        back[level] = sum(count * LINE for buffer, count in lines.items() if buffer in written)
+    return traffic, back
 
 
 def static_profile(
@@ -125,22 +151,31 @@ def static_profile(
     if not isinstance(program, TensorIRProgram):
         raise InvalidValueError("dialect of the static profile", program.dialect, "tensorir")
     nest = program.nest
-    parts = (model or StaticCostModel()).parts(program)
-    inner, asked = _buffers(program)
+    parts, costs = (model or StaticCostModel()).analysis(program)
+    machine = machine_model(program.target)
+    inner = _intermediate_bytes(program)
     outer, useful = bytes_of(program.workload), flops_of(program.workload)
     lanes, bits, share = _vectors(nest)
+    traffic, back = _traffic(nest, costs, machine)
+    busiest = max(nest.blocks, key=lambda block: _executions(nest, block.index), default=None)
+    touched = costs[busiest.index].touched if busiest else None
+    counts = nest_counts(nest)
     mix = None
     if assembly:
         compiler = backend(program.target.backend)
         mix = instruction_mix(compiler.ir_level(program, "asm"))
     return StaticProfile(
-        flops=_total_flops(nest),
+        flops=counts.flops,
         useful_flops=useful,
         compulsory_bytes=outer,
-        l1_bytes=asked,
+        l1_bytes=counts.load_bytes + counts.store_bytes,
         l2_bytes=parts.l1_miss_lines * LINE,
         l3_bytes=parts.l2_miss_lines * LINE,
         dram_bytes=parts.l3_miss_lines * LINE,
+        traffic=traffic,
+        written_back=back,
+        l1_tile_bytes=fitting_lines(touched, machine.l1_lines) * LINE if touched else 0.0,
+        l2_tile_bytes=fitting_lines(touched, machine.l2_lines) * LINE if touched else 0.0,
         footprint_bytes=outer + inner,
         intermediate_bytes=inner,
         arithmetic_intensity=useful / outer if outer else 0.0,
@@ -148,6 +183,8 @@ def static_profile(
         vector_bits=bits,
         vectorized_share=share,
         register_vectors=parts.register_vectors,
+        load_instructions=sum(cost.issue.loads for cost in costs),
+        store_instructions=sum(cost.issue.stores for cost in costs),
         parallel_iterations=max(
             (loop.extent for loop in nest.loops if loop.kind == PARALLEL), default=1
         ),
@@ -158,23 +195,27 @@ def static_profile(
         blocks=len(nest.blocks),
         statements=statement_count(nest),
         predicted_us=parts.total_us,
+        counts=counts,
+        lowered=lowered_counts(program),
         mix=mix,
     )
 
 
 def _vectors(nest: LoopNest) -> tuple[int, int, float]:
-    """Lanes and bits of the widest vectorized loop, and the share of executions inside any."""
+    """Lanes and bits of the widest vector, and the share of executions that are vectors."""
     lanes = bits = inside = total = 0
     for block in nest.blocks:
         runs = _executions(nest, block.index)
         total += runs
-        extents = [nest.loops[i].extent for i in block.chain if nest.loops[i].kind == VECTORIZED]
-        if extents:
+        wide = [nest.loops[i].extent for i in block.chain if nest.loops[i].kind == VECTORIZED]
+        if vector_intrinsic(block):
+            wide = [math.prod(extent for _, extent in block.facts.writes[0].region)]
+        if wide:
             inside += runs
             buffer = block.facts.writes[0].buffer
             item = buffer.nbytes // max(1, math.prod(buffer.shape))
-            lanes = max(lanes, extents[0])
-            bits = max(bits, extents[0] * item * 8)
+            lanes = max(lanes, wide[0])
+            bits = max(bits, wide[0] * item * 8)
     return lanes, bits, inside / total if total else 0.0
 
 

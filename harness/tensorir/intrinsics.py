@@ -13,7 +13,10 @@ from functools import cache
 from tvm.s_tir import TensorIntrin
 from tvm.script import tirx as T
 
-__all__ = ["register_intrinsic"]
+__all__ = ["OPERATIONS", "register_intrinsic"]
+
+OPERATIONS = {"llvm.x86.avx512.vpdpbusd.512": 2 * 16 * 4}
+"""Arithmetic of one call by LLVM intrinsic; a multiply-add counts two."""
 
 
 @cache
