@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from tirgym.errors import IllegalTransformError, InvalidValueError, UnknownNameError, UsageError
+from tirgym.harness.account import account, has_account
 from tirgym.harness.agent import Agent, Budget, Candidate
 from tirgym.harness.backend import backend as load_backend
 from tirgym.harness.cost import CostModel
@@ -30,6 +31,8 @@ from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Array, Kernel, Workload
 
 __all__ = ["CompileHarness", "Event"]
+
+_PROFILES_KEPT = 256
 
 ROLLS_BACK = FATAL | {Status.ILLEGAL, Status.COMPILE_ERROR, Status.INCOMPLETE}
 """Verdicts that send the harness back to the newest program that passed. Programs that are right
@@ -54,7 +57,7 @@ class Event:
     message: str = ""
     """why it was refused or did not pass"""
     change: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """figures of the static profile that the action changed: before, after"""
+    """figures of the account (see `account`) that the action changed: before, after"""
     code_key: str = ""
     latency_us: float | None = None
     speedup: float | None = None
@@ -100,6 +103,8 @@ class CompileHarness:
         self._program: Program | None = None
         self._good: Program | None = None
         self._snapshots: dict[str, Program] = {}
+        self._profiles: dict[int, tuple[Program, dict[str, float]]] = {}
+        """by identity, which the program beside it keeps its own"""
 
     # -- what is loaded ---------------------------------------------------------------------
 
@@ -357,7 +362,16 @@ class CompileHarness:
         return {name: (old[name], new[name]) for name in old if old[name] != new[name]}
 
     def _profile(self, program: Program) -> dict[str, float]:
-        return {"predicted_us": self.cost.predict_us(program), "steps": float(len(program.steps))}
+        """The account of `program` where its backend has one, predicted time and steps."""
+        kept = self._profiles.get(id(program))
+        if kept is None:
+            if len(self._profiles) >= _PROFILES_KEPT:
+                self._profiles.clear()
+            figures = dict(account(program).values) if has_account(program) else {}
+            figures["predicted_us"] = self.cost.predict_us(program)
+            figures["steps"] = float(len(program.steps))
+            kept = self._profiles[id(program)] = program, figures
+        return kept[1]
 
 
 def _workload(

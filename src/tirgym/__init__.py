@@ -13,6 +13,7 @@ from tirgym.envs.registration import register_environments
 
 if TYPE_CHECKING:
     from tirgym.baselines.optimize import optimize
+    from tirgym.harness.explain import explain
     from tirgym.harness.session import CompileHarness
     from tirgym.kernels_suite.kernel import Kernel, Regime, Workload
     from tirgym.kernels_suite.registry import load_kernel, load_workload, register_kernel
@@ -22,6 +23,7 @@ __all__ = [
     "Kernel",
     "Regime",
     "Workload",
+    "explain",
     "load_kernel",
     "load_workload",
     "optimize",
@@ -38,6 +40,7 @@ _LAZY = {
     "Kernel": "tirgym.kernels_suite.kernel",
     "Regime": "tirgym.kernels_suite.kernel",
     "Workload": "tirgym.kernels_suite.kernel",
+    "explain": "tirgym.harness.explain",
     "load_kernel": "tirgym.kernels_suite.registry",
     "load_workload": "tirgym.kernels_suite.registry",
     "optimize": "tirgym.baselines.optimize",

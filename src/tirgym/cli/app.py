@@ -20,9 +20,10 @@ from tirgym.cli.baseline import baseline_command
 from tirgym.cli.catalog import list_command
 from tirgym.cli.checks import lint_command, selftest_command
 from tirgym.cli.doctor import doctor_command
+from tirgym.cli.explain import explain_command
 from tirgym.cli.export import export_command
-from tirgym.cli.profile import profile_command
 from tirgym.cli.graph import graph_command
+from tirgym.cli.profile import profile_command
 from tirgym.cli.search import optimize_command
 from tirgym.cli.show import show_command
 from tirgym.cli.traces import compare_command, replay_command, verify_command
@@ -90,10 +91,11 @@ app.command("optimize")(optimize_command)
 app.command("verify")(verify_command)
 app.command("replay")(replay_command)
 app.command("compare")(compare_command)
+app.command("explain")(explain_command)
 app.command("export")(export_command)
+app.command("graph")(graph_command)
 
 suite = _group("The kernel suites.")
-app.command("graph")(graph_command)
 suite.command("lint")(lint_command)
 app.add_typer(suite, name="suite")
 

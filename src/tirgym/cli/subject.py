@@ -8,7 +8,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,10 +33,15 @@ __all__ = [
     "load_subject",
     "named_workload",
     "require_writable",
+    "reshaped",
     "target_to_run",
 ]
 
 DEFAULT_BACKEND = "llvm"
+MAX_SIZE = 2**31 - 1
+"""Largest dimension; indices are 32-bit."""
+_COPIES = 4
+"""Copies of all arrays that a worker has room for."""
 _USER_ERRORS = (
     ArithmeticError,
     AssertionError,
@@ -62,14 +67,31 @@ class Subject:
 
 
 def is_trace(text: str) -> bool:
-    """Whether `text` means a trace file: it ends in .json or is a file that is no Python file."""
-    return text.endswith(".json") or (os.path.isfile(text) and not text.endswith(".py"))
+    """Whether `text` means a trace file.
+
+    A name ending in .json does. A URI, file.py:name and the name of a kernel do not, whatever files
+    lie here. Anything else does if there is such a file.
+    """
+    if text.endswith(".json"):
+        return True
+    if text.startswith("tirgym:") or ".py" in text:
+        return False
+    return os.path.isfile(text) and not _names_kernel(text)
+
+
+def _names_kernel(text: str) -> bool:
+    """Whether `text` is the name of a kernel, with its suite or without."""
+    from tirgym.kernels_suite.registry import list_kernels
+
+    kernels = list_kernels()
+    return text in {k.name for k in kernels} | {f"{k.suite}/{k.name}" for k in kernels}
 
 
 def parse_shape(texts: Sequence[str], workload: Workload) -> Workload:
     """`workload` with the sizes of `texts` ("m=64,n=32", "k=8", "tiny") put in, left to right.
 
-    Raises InvalidValueError for an unknown dimension or a size that is no positive integer.
+    Raises InvalidValueError for an unknown dimension, a size that is no positive integer, and a
+    shape that is too large to be checked.
     """
     from tirgym.kernels_suite.kernel import Workload
 
@@ -86,14 +108,39 @@ def parse_shape(texts: Sequence[str], workload: Workload) -> Workload:
             shape[name] = int(size)
         except ValueError:
             raise InvalidValueError(f"--shape of kernel {kernel.name}", item, form) from None
-    return Workload.of(kernel, shape)
+        if shape[name] > MAX_SIZE:
+            accepted = f"sizes from 1 to {MAX_SIZE}"
+            raise InvalidValueError(f"--shape of kernel {kernel.name}", item, accepted)
+    made = Workload.of(kernel, shape)
+    _require_room(made)
+    return made
+
+
+def _require_room(workload: Workload) -> None:
+    """Raise InvalidValueError if inputs and outputs are too large for a worker to check.
+
+    A check holds several copies of them: as they are, in float64, and from the unscheduled program.
+    """
+    from tirgym.harness.fork_server import WorkerLimits
+    from tirgym.kernels_suite.problem import tensors
+
+    limit = WorkerLimits().memory_bytes
+    total = sum(tensor.nbytes for side in tensors(workload) for tensor in side)
+    if limit is not None and total > limit // _COPIES:
+        shape = ", ".join(f"{name}={size}" for name, size in workload.dims)
+        accepted = (
+            f"arrays of at most {limit / _COPIES / 1e9:.1f} GB together; "
+            f"these would take {total / 1e9:,.1f} GB"
+        )
+        raise InvalidValueError(f"shape of kernel {workload.kernel.name}", shape, accepted)
 
 
 def chosen_workload(kernel: str, shape: Sequence[str] | None) -> Workload:
     """The workload that `kernel` names (suite name, URI or file.py:name) at `shape`."""
     if kernel.endswith(".json"):
         accepted = (
-            "a kernel, not a trace (show, profile, verify, replay, compare, export take traces)"
+            "a kernel, not a trace (show, profile, explain, verify, replay, compare and export "
+            "take traces)"
         )
         raise InvalidValueError("kernel", kernel, accepted)
     workload = named_workload(kernel)
@@ -104,12 +151,15 @@ def named_workload(name: str) -> Workload:
     """The workload of a suite name, URI or file.py:name, built once to see that it can be.
 
     Whatever the user's own file raises becomes a DamagedFileError with the line that raised it.
+    Raises InvalidValueError for a shape that is too large to be checked.
     """
     from tirgym.kernels_suite.problem import build_of
     from tirgym.kernels_suite.registry import load_workload
 
     if ".py" not in name:
-        return load_workload(name)
+        workload = load_workload(name)
+        _require_room(workload)
+        return workload
     try:
         with redirect_stdout(sys.stderr):  # stdout is for results
             workload = load_workload(name)
@@ -118,6 +168,7 @@ def named_workload(name: str) -> Workload:
         where = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
         raise DamagedFileError(name, "Python file with a Kernel", problem) from error
+    _require_room(workload)
     return workload
 
 
@@ -153,6 +204,7 @@ def load_subject(
     from tirgym.harness.backend import backend
 
     if not is_trace(text):
+        _require_findable(text)
         workload = chosen_workload(text, shape)
         target = chosen_target(backend_name, arch, threads)
         return Subject(backend(target.backend).start(workload, target))
@@ -167,6 +219,37 @@ def load_subject(
     if target != trace.target:
         note(f"warning: {text} was recorded for {trace.target}; it is replayed for {target}")
     return Subject(replay(trace, target), trace)
+
+
+def _require_findable(text: str) -> None:
+    """Say how `text`, which is no trace, is understood where that could surprise.
+
+    Raises InvalidValueError for a path that leads nowhere.
+    """
+    if os.path.isfile(text) and ".py" not in text:
+        note(f"{text} is the kernel of that name; write ./{text} for the file")
+    suite, slash, _ = text.rpartition("/")
+    if slash and ".py" not in text and not text.startswith("tirgym:"):
+        from tirgym.kernels_suite.registry import LOCAL_SUITE, SUITES
+
+        if suite not in (*SUITES, LOCAL_SUITE):
+            accepted = "a kernel (tirgym list), a URI, file.py:NAME, or a trace file that exists"
+            raise InvalidValueError("kernel or trace", text, accepted)
+
+
+def reshaped(trace: Trace, shape: Sequence[str] | None) -> Trace:
+    """`trace` for its kernel at another shape, with the record of its own shape left out.
+
+    Says so on stderr. Raises InvalidValueError for a shape that the kernel cannot have.
+    """
+    workload = named_workload(trace.workload)
+    if not shape:
+        return trace
+    workload = parse_shape(shape, workload)
+    if workload.uri == trace.workload:
+        return trace
+    note(f"warning: recorded for {trace.workload}, run for {workload.uri}: nothing to compare with")
+    return replace(trace, workload=workload.uri, ir_key="", code_key="", result=None)
 
 
 def target_to_run(

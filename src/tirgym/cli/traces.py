@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tirgym.cli.options import ArchOption, BackendOption, JsonFlag, ThreadsOption, TraceArgument
+from tirgym.cli.options import (
+    ArchOption,
+    BackendOption,
+    JsonFlag,
+    ShapeOption,
+    ThreadsOption,
+    TraceArgument,
+)
 from tirgym.cli.output import note, print_json, print_table, result_console, working
 from tirgym.cli.records import evaluation_record, program_record, speedup_text
-from tirgym.cli.subject import evaluate_fully, named_workload, target_to_run
+from tirgym.cli.subject import evaluate_fully, reshaped, target_to_run
 
 if TYPE_CHECKING:
     from tirgym.harness.evaluation import Comparison, Evaluation
@@ -29,13 +36,17 @@ def replay_command(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure in full, whatever the store has.")
     ] = False,
+    shape: ShapeOption = None,
     backend: BackendOption = None,
     arch: ArchOption = None,
     threads: ThreadsOption = None,
     json: JsonFlag = False,
 ) -> None:
-    """Apply a trace step by step, check that it makes the recorded program, and time it."""
-    recorded, target, programs = _replayed(trace, backend, arch, threads)
+    """Apply a trace step by step, check that it makes the recorded program, and time it.
+
+    With --shape the same transforms are applied to the kernel at another shape.
+    """
+    recorded, target, programs = _replayed(trace, backend, arch, threads, shape)
     evaluation = _evaluate(programs[-1], fresh) if measure else None
     steps = [
         {"transform": str(program.steps[-1]), "ir_key": program.ir_key} for program in programs[1:]
@@ -159,14 +170,17 @@ def _verdict_line(found: Comparison) -> str:
 
 
 def _replayed(
-    path: Path, backend: str | None, arch: str | None, threads: int | None
+    path: Path,
+    backend: str | None,
+    arch: str | None,
+    threads: int | None,
+    shape: list[str] | None = None,
 ) -> tuple[Trace, Target, list[Program]]:
     """The trace at `path`, the target to run it for, and the programs of all its steps."""
     from tirgym.harness.replay import replay_steps, require_key
     from tirgym.harness.trace import Trace
 
-    trace = Trace.load(path)
-    named_workload(trace.workload)
+    trace = reshaped(Trace.load(path), shape)
     target = target_to_run(trace, backend, arch, threads)
     programs = list(replay_steps(trace, target))
     require_key(trace, programs[-1])
