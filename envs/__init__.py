@@ -10,13 +10,21 @@ from tirgym.envs.registration import ENVIRONMENTS, register_environments
 if TYPE_CHECKING:
     from tirgym.envs.decision import DecisionEnv
     from tirgym.envs.schedule import ScheduleEnv
-    from tirgym.envs.wrappers import EarlyStop
+    from tirgym.envs.wrappers import EarlyStop, Explain
 
-__all__ = ["ENVIRONMENTS", "DecisionEnv", "EarlyStop", "ScheduleEnv", "register_environments"]
+__all__ = [
+    "ENVIRONMENTS",
+    "DecisionEnv",
+    "EarlyStop",
+    "Explain",
+    "ScheduleEnv",
+    "register_environments",
+]
 
 _LAZY = {
     "DecisionEnv": "tirgym.envs.decision",
     "EarlyStop": "tirgym.envs.wrappers",
+    "Explain": "tirgym.envs.wrappers",
     "ScheduleEnv": "tirgym.envs.schedule",
 }
 

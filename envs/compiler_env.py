@@ -6,7 +6,8 @@ import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Self
 
 import gymnasium
 import numpy as np
@@ -24,7 +25,7 @@ from tirgym.envs.strategies import (
     replay_target,
 )
 from tirgym.envs.strategies import make_reward as _make_reward
-from tirgym.errors import EvaluationError, InvalidValueError
+from tirgym.errors import EvaluationError, InvalidValueError, UnknownNameError
 from tirgym.harness.backend import backend as load_backend
 from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluation import Evaluation, Level
@@ -37,6 +38,9 @@ from tirgym.harness.trace import Trace, TraceResult
 from tirgym.harness.transforms.base import Transform
 from tirgym.kernels_suite.kernel import Shape
 from tirgym.rewards.reward import Needs, Reward, Transition
+
+if TYPE_CHECKING:
+    from tirgym.harness.explain import Explanation
 
 __all__ = ["Act", "CompilerEnv"]
 
@@ -75,6 +79,16 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
 
     _last_word = ""
     """what the last action is, for error messages"""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Raises UnknownNameError for a keyword that the constructor has not."""
+        parameters = list(signature(cls.__init__).parameters.values())[1:]
+        if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+            accepted = [parameter.name for parameter in parameters]
+            for name in kwargs:
+                if name not in accepted:
+                    raise UnknownNameError(f"argument of {cls.__name__}", name, accepted)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -199,6 +213,19 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         super().close()
 
     # -- search -----------------------------------------------------------------------------
+
+    def explain(self) -> Explanation | None:
+        """What the last step changed, by static analysis; None after a reset, and after an action
+        that changed nothing.
+
+        Made when asked for, about 2 ms on `llvm`. Raises UnknownNameError for a backend that has no
+        accountant.
+        """
+        from tirgym.harness.explain import explain
+
+        episode = self._running(over=True)
+        before, after = episode.last.before, episode.program
+        return None if before is None or before is after else explain(before, after)
 
     @property
     def program(self) -> Program:
