@@ -22,7 +22,14 @@ from tirgym.harness.transforms.base import SlotLimits, Transform, parse_call
 if TYPE_CHECKING:
     from tirgym.harness.vocabulary import Vocabulary
 
-__all__ = ["TRANSFORMS", "VOCABULARIES", "default_vocabulary", "load_transform", "parse_transform"]
+__all__ = [
+    "OPT_IN",
+    "TRANSFORMS",
+    "VOCABULARIES",
+    "default_vocabulary",
+    "load_transform",
+    "parse_transform",
+]
 
 _TABLE: tuple[tuple[str, str], ...] = (
     ("Split", "tirgym.harness.transforms.split:Split"),
@@ -79,6 +86,13 @@ VOCABULARIES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Names of the transforms in the default action table, in order, by backend."""
+
+OPT_IN: Mapping[str, str] = {
+    "Bind": "binds loops to GPU threads, which no backend with a vocabulary has",
+    "StorePrecision": "rounds intermediates, so it changes results: "
+    "default_vocabulary(extra=['StorePrecision'])",
+}
+"""Why a transform is in no default vocabulary."""
 
 ENTRY_POINT_GROUP = "tirgym.transforms"
 

@@ -19,7 +19,10 @@ Row = dict[str, Any]
 def list_command(
     what: Annotated[
         str,
-        typer.Argument(help="kernels, suites, agents, backends, transforms or environments."),
+        typer.Argument(
+            metavar="[WHAT]",
+            help="kernels, suites, agents, backends, transforms, macros or environments.",
+        ),
     ] = "kernels",
     suite: Annotated[
         str | None, typer.Option(help="Only this suite's kernels.", show_default=False)
@@ -30,7 +33,7 @@ def list_command(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """List what there is: kernels of the suites, agents, backends, transforms, environments."""
+    """List what there is: kernels, suites, agents, backends, transforms, macros, environments."""
     if what not in _LISTS:
         raise UnknownNameError("list", what, _LISTS)
     if what != "kernels" and (suite or split):
@@ -88,28 +91,42 @@ def _agents() -> list[Row]:
 
 
 def _backends() -> list[Row]:
+    """`status` is "available", or what is missing and how to get it."""
     from tirgym.errors import BackendUnavailableError
     from tirgym.harness.backend import BACKENDS, backend
 
     rows: list[Row] = []
     for name in BACKENDS:
         try:
-            rows.append({"backend": name, "levels": list(backend(name).levels), "problem": ""})
+            levels, status = list(backend(name).levels), "available"
         except BackendUnavailableError as error:
-            rows.append({"backend": name, "levels": [], "problem": str(error)})
+            levels, status = [], f"not available: {error}"
+        rows.append({"backend": name, "status": status, "levels": levels})
     return rows
 
 
 def _transforms() -> list[Row]:
-    from tirgym.harness.transforms import TRANSFORMS, VOCABULARIES
+    """`note` says why a transform is in no vocabulary."""
+    from tirgym.harness.transforms import OPT_IN, TRANSFORMS, VOCABULARIES
+
+    rows: list[Row] = []
+    for name, where in TRANSFORMS.items():
+        kinds = [kind for kind in VOCABULARIES if name in VOCABULARIES[kind]]
+        note = "" if kinds else f"not by default: {OPT_IN[name]}"
+        rows.append({"transform": name, "vocabularies": kinds, "note": note, "class": where})
+    return rows
+
+
+def _macros() -> list[Row]:
+    from tirgym.harness.macros import MACRO_VOCABULARIES, MACROS
 
     return [
         {
-            "transform": name,
-            "vocabularies": [kind for kind in VOCABULARIES if name in VOCABULARIES[kind]],
+            "macro": name,
+            "vocabularies": [kind for kind, names in MACRO_VOCABULARIES.items() if name in names],
             "class": where,
         }
-        for name, where in TRANSFORMS.items()
+        for name, where in MACROS.items()
     ]
 
 
@@ -130,5 +147,6 @@ _LISTS: dict[str, Callable[[], list[Row]]] = {
     "agents": _agents,
     "backends": _backends,
     "transforms": _transforms,
+    "macros": _macros,
     "environments": _environments,
 }
