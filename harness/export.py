@@ -31,6 +31,7 @@ __all__ = [
     "c_compiler",
     "export_library",
     "function_name",
+    "link_library",
     "require_exportable",
 ]
 
@@ -83,7 +84,7 @@ def export_library(program: Program, path: str | os.PathLike[str]) -> ExportedLi
         code_key = _write_object(program, work / "kernel.o")
         source = c_source(function, inputs, outputs, program.target.num_threads)
         (work / "call.c").write_text(source, encoding="utf-8")
-        _link(compiler, work, function)
+        link_library(compiler, work, (function, f"{function}_error"))
         info = _info(program, path, function, inputs, outputs, code_key)
         comment = f"{program.workload.uri} for {program.target}, made by tirgym."
         (work / "out.h").write_text(c_header(function, inputs, outputs, comment), "utf-8")
@@ -121,13 +122,13 @@ def _write_object(program: Program, path: Path) -> str:
     return code_key(module.inspect_source("asm"))
 
 
-def _link(compiler: list[str], work: Path, function: str) -> None:
-    """Compile call.c and link it with kernel.o to out.so, which exports two names and needs all
+def link_library(compiler: list[str], work: Path, exported: tuple[str, ...]) -> None:
+    """Compile call.c and link it with kernel.o to out.so, which exports these names and needs all
     the rest itself; raises EvaluationError with the compiler's words."""
     if sys.platform == "darwin":
-        exports = [f"-Wl,-exported_symbol,_{name}" for name in (function, f"{function}_error")]
+        exports = [f"-Wl,-exported_symbol,_{name}" for name in exported]
     else:
-        names = f"{{ global: {function}; {function}_error; local: *; }};\n"
+        names = f"{{ global: {' '.join(f'{name};' for name in exported)} local: *; }};\n"
         (work / "exports.map").write_text(names, encoding="utf-8")
         exports = ["-Wl,--version-script=exports.map", "-Wl,-z,defs"]
     command = [*compiler, "-O2", "-std=c11", "-fPIC", "-shared", "-o", "out.so"]

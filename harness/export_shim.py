@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tirgym.errors import InvalidValueError
 from tirgym.kernels_suite.kernel import Tensor
 
-__all__ = ["ALIGNMENT", "c_declaration", "c_header", "c_source"]
+__all__ = ["ALIGNMENT", "c_declaration", "c_header", "c_runtime", "c_source", "dlpack_type"]
 
 ALIGNMENT = 64
 """Bytes; generated code may use aligned vector moves (TVM's kAllocAlignment)."""
@@ -70,22 +70,29 @@ def c_source(
     for tensor in tensors:
         sizes = ", ".join(map(str, tensor.shape)) or "0"
         shapes.append(f"  static int64_t shape_{len(shapes)}[] = {{{sizes}}};")
-        code, bits = _dlpack_type(tensor.dtype)
         fields.append(
-            f"    {{0, {{1, 0}}, {len(tensor.shape)}, {{{code}, {bits}, 1}}, "
+            f"    {{0, {{1, 0}}, {len(tensor.shape)}, {dlpack_type(tensor.dtype)}, "
             f"shape_{len(fields)}, 0, 0}},"
         )
-    return _SOURCE.format(
-        threads=num_threads,
-        alignment=ALIGNMENT,
-        function=function,
+    return c_runtime(function, inputs, outputs, num_threads) + _CALL.format(
         declaration=c_declaration(function, inputs, outputs),
-        count=len(tensors),
-        inputs=len(inputs),
         shapes="\n".join(shapes),
         tensors="\n".join(fields),
         given=", ".join(f"(void *){name}" for name in names),
         sizes=", ".join(str(tensor.nbytes) for tensor in tensors),
+    )
+
+
+def c_runtime(
+    function: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], num_threads: int
+) -> str:
+    """What stands before the function: the four things, `{function}_error`, and `invoke`."""
+    return _RUNTIME.format(
+        threads=num_threads,
+        alignment=ALIGNMENT,
+        function=function,
+        count=len(inputs) + len(outputs),
+        inputs=len(inputs),
     )
 
 
@@ -102,9 +109,10 @@ def _c_type(tensor: Tensor) -> str:
     return _C_TYPES[tensor.dtype]
 
 
-def _dlpack_type(dtype: str) -> tuple[int, int]:
+def dlpack_type(dtype: str) -> str:
+    """`{2, 32, 1}`: code, bits and lanes of a DLDataType."""
     kind = dtype.rstrip("0123456789")
-    return _DLPACK_CODES[kind], int(dtype.removeprefix(kind) or 8)
+    return f"{{{_DLPACK_CODES[kind]}, {int(dtype.removeprefix(kind) or 8)}, 1}}"
 
 
 _HEADER = """\
@@ -128,7 +136,7 @@ const char *{function}_error(void);
 #endif
 """
 
-_SOURCE = """\
+_RUNTIME = """\
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -152,7 +160,7 @@ typedef struct {{ void *sync; int32_t num_task; }} Group;
 typedef int (*Body)(int, Group *, void *);
 typedef struct {{ Body body; Group *group; void *data; int id, result; }} Task;
 
-extern int __tvm_ffi_main(void *self, Any *args, int32_t num_args, Any *result);
+typedef int (*Kernel)(void *self, Any *args, int32_t num_args, Any *result);
 
 static _Thread_local char message[1024];
 
@@ -206,13 +214,8 @@ void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = allocate;
 int (*__TVMBackendFreeWorkspace)(int, int, void *) = release;
 int (*__TVMBackendParallelLaunch)(Body, void *, int) = launch;
 
-{declaration} {{
-{shapes}
-  void *given[COUNT] = {{{given}}}, *copies[COUNT] = {{0}};
-  static const size_t sizes[COUNT] = {{{sizes}}};
-  Tensor tensors[COUNT] = {{
-{tensors}
-  }};
+static int invoke(Kernel kernel, Tensor *tensors, const size_t *sizes, void *const *given) {{
+  void *copies[COUNT] = {{0}};
   Any args[COUNT], nothing = {{0}};
   int result = 0;
   for (int i = 0; i < COUNT; ++i) {{
@@ -228,11 +231,26 @@ int (*__TVMBackendParallelLaunch)(Body, void *, int) = launch;
     }}
     args[i] = (Any){{.type_index = 7, .value.ptr = &tensors[i]}};
   }}
-  if (result == 0) result = __tvm_ffi_main(0, args, COUNT, &nothing);
+  if (result == 0) result = kernel(0, args, COUNT, &nothing);
   for (int i = 0; i < COUNT; ++i) {{
     if (result == 0 && copies[i] && i >= INPUTS) memcpy(given[i], copies[i], sizes[i]);
     free(copies[i]);
   }}
   return result;
+}}
+
+"""
+
+_CALL = """\
+extern int __tvm_ffi_main(void *self, Any *args, int32_t num_args, Any *result);
+
+{declaration} {{
+{shapes}
+  void *const given[COUNT] = {{{given}}};
+  static const size_t sizes[COUNT] = {{{sizes}}};
+  Tensor tensors[COUNT] = {{
+{tensors}
+  }};
+  return invoke(__tvm_ffi_main, tensors, sizes, given);
 }}
 """

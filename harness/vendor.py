@@ -9,7 +9,7 @@ is timed interleaved with it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,7 +22,15 @@ from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Regime, Workload
 
-__all__ = ["LIBRARIES", "VendorResult", "has_call", "measure_vendor", "vendor_libraries"]
+__all__ = [
+    "LIBRARIES",
+    "GatedCall",
+    "VendorResult",
+    "gate_call",
+    "has_call",
+    "measure_vendor",
+    "vendor_libraries",
+]
 
 LIBRARIES: Mapping[str, tuple[str, str, str]] = {
     "numpy": ("numpy", "tirgym.harness.vendor_numpy", "NUMPY"),
@@ -102,27 +110,24 @@ def measure_here(
     workload: Workload, target: Target, library: str, against: str | None = None
 ) -> VendorResult:
     """`measure_vendor` in this process, whatever number of threads BLAS has here."""
-    from tirgym.harness.backend import backend
     from tirgym.harness.buffers import Poison
     from tirgym.harness.file_lock import FileLock
-    from tirgym.harness.gate import check, run_gate
+    from tirgym.harness.gate import check
     from tirgym.harness.timing import FULL_PLAN, Call, interleave, stats_of
-    from tirgym.harness.workbench import Workbench
 
     module = import_module(LIBRARIES[library][1])
-    compiler = backend(target.backend)
-    naive = compiler.module_json(compiler.start(workload, target))
-    made = Workbench(workload, naive, target, _rules())
-    bench = made.bench
-    sets = [made.draw(regime, "vendor") for regime in Regime if regime is not Regime.EXTREME]
-    timed = next(given for given in sets if given.regime is Regime.NORMAL)
-    arrays = tuple(buffer.array for buffer in (*bench.inputs, *bench.outputs))
-    call: Callable[[], Any] = module.bind(workload.kernel.name, arrays, target.num_threads)
-    name = module.version()
-    gate = run_gate(bench, lambda *_: call(), sets)
+    regimes = [regime for regime in Regime if regime is not Regime.EXTREME]
+    gated = gate_call(
+        workload,
+        target,
+        lambda arrays: module.bind(workload.kernel.name, arrays, target.num_threads),
+        regimes,
+    )
+    name, made, timed = module.version(), gated.workbench, gated.timed
+    bench, gate = made.bench, gated.outcome
     if gate.status is not Status.PASSED:
         return VendorResult(name, gate.status, gate.report.failure)
-    bench.run(lambda *_: call(), timed, Poison.NAN)
+    bench.run(lambda *_: gated.call(), timed, Poison.NAN)
     base, base_s = made.naive, made.naive_s
     if against is not None:
         base = Call(made.build(against).load(), made.baseline.arguments())
@@ -130,7 +135,7 @@ def measure_here(
     estimates = (gate.seconds, base_s)
     with FileLock(made.rules.lock_path):
         for _ in range(ATTEMPTS):
-            paired = interleave(Call(call), base, estimates, FULL_PLAN, made.timer)
+            paired = interleave(Call(gated.call), base, estimates, FULL_PLAN, made.timer)
             if not paired.noisy:
                 break
     failure, _, _ = check(bench, timed)
@@ -140,6 +145,38 @@ def measure_here(
         return VendorResult(name, Status.NOISY, "the timings spread too far to give a number")
     stats = stats_of(paired.candidate)
     return VendorResult(name, Status.PASSED, "", stats, paired.ratio, paired.interval)
+
+
+@dataclass(frozen=True)
+class GatedCall:
+    """A call that went through the gate, and what it was judged on."""
+
+    workbench: Any
+    outcome: Any
+    call: Callable[[], Any]
+    timed: Any
+    """the inputs of the regime NORMAL"""
+
+
+def gate_call(
+    workload: Workload,
+    target: Target,
+    bind: Callable[[tuple[Any, ...]], Callable[[], Any]],
+    regimes: Sequence[Regime] = tuple(Regime),
+) -> GatedCall:
+    """Judge, in this process, what `bind` makes of the guarded arrays: inputs, then outputs."""
+    from tirgym.harness.backend import backend
+    from tirgym.harness.gate import run_gate
+    from tirgym.harness.workbench import Workbench
+
+    compiler = backend(target.backend)
+    naive = compiler.module_json(compiler.start(workload, target))
+    made = Workbench(workload, naive, target, _rules())
+    sets = [made.draw(regime, "call") for regime in regimes]
+    timed = next(given for given in sets if given.regime is Regime.NORMAL)
+    bench = made.bench
+    call = bind(tuple(buffer.array for buffer in (*bench.inputs, *bench.outputs)))
+    return GatedCall(made, run_gate(bench, lambda *_: call(), sets), call, timed)
 
 
 def _rules() -> Any:

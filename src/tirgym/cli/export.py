@@ -11,6 +11,7 @@ from tirgym.cli.options import (
     ArchOption,
     BackendOption,
     JsonFlag,
+    SeedOption,
     ShapeOption,
     SubjectArgument,
     ThreadsOption,
@@ -23,6 +24,8 @@ from tirgym.cli.subject import (
     load_subject,
     require_writable,
 )
+from tirgym.cli.variants import export_shapes
+from tirgym.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from tirgym.harness.program import Program
@@ -40,10 +43,44 @@ def export_command(
     check: Annotated[
         bool, typer.Option(help="Run the full correctness gate on the program before writing it.")
     ] = True,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shapes",
+            metavar="DIM=SIZE,…",
+            help="Tune the kernel at this shape; repeatable. One library holds all shapes, and the "
+            "unscheduled program for any other.",
+            show_default=False,
+        ),
+    ] = None,
+    cover: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cover",
+            metavar="DIM=SIZE,…",
+            help="With --shapes: a shape that takes over the nearest tuned one's transforms.",
+            show_default=False,
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", help="With --shapes: who tunes.", show_default="as in optimize"),
+    ] = None,
+    trials: Annotated[int, typer.Option("--trials", help="With --shapes: trials a shape.")] = 64,
+    seed: SeedOption = 0,
     json: JsonFlag = False,
 ) -> None:
     """Write a trace's program, or an unscheduled kernel, as a C library with header and metadata."""
     from tirgym.harness.export import export_library, require_exportable
+
+    if shapes:
+        if shape:
+            raise InvalidValueError("--shape", shape[0], "nothing beside --shapes")
+        given = (backend, arch, threads)
+        export_shapes(subject, out, shapes, cover or (), agent, trials, seed, given, check, json)
+        return
+    if cover:
+        raise InvalidValueError("--cover", cover[0], "nothing without --shapes")
 
     require_writable(out, "--out")
     program = load_subject(subject, shape, backend, arch, threads).program
