@@ -302,6 +302,7 @@ class _Run:
 
         What did not pass is held for no faster than the unscheduled program.
         """
+        self.search.decided[individual.program.ir_key] = individual.values
         evaluation = self.search.evaluate(individual.program)
         if evaluation is None:
             return False

@@ -214,8 +214,12 @@ class _Report:
         """An answer of the evaluator during the search."""
         candidate, self.used = trial.candidate, trial.number
         if self.recorder is not None:
-            program, predicted_us = candidate.program, trial.predicted_us
-            self.recorder.record(program, candidate.evaluation, predicted_us=predicted_us)
+            self.recorder.record(
+                candidate.program,
+                candidate.evaluation,
+                answers=trial.answers,
+                predicted_us=trial.predicted_us,
+            )
         speedup = candidate.evaluation.speedup
         if self.out is not None and speedup is not None and speedup > self.best:
             self.best = speedup

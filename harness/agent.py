@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -46,6 +46,9 @@ class Search:
     out_of_time: Callable[[], bool]
     history: list[Candidate] = field(default_factory=list)
     """every evaluated program, in order; filled by `evaluate`"""
+    decided: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    """by IR key, the answers (value by question key, in order) that a program was made with; agents
+    that decide fill it before they ask `evaluate`, so that records show their choices"""
 
 
 class Agent(Protocol):

@@ -19,9 +19,10 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tirgym.errors import DamagedFileError, InvalidValueError
@@ -40,6 +41,7 @@ __all__ = ["FORMAT", "SUFFIX", "Choice", "Recorder", "RunRecord", "Visit", "chos
 
 FORMAT = "tirgym-visit-1"
 SUFFIX = ".jsonl"
+NO_ANSWERS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class Visit:
     """transforms that the state one step before had; None where the way was walked as a whole. All
     of them (and no choice): another verdict on a state, not another visit"""
     choice: Choice | None = None
+    answers: tuple[tuple[str, int], ...] = ()
+    """key and value of every decision that a way walked as a whole was made with, in order"""
     predicted_us: float | None = None
     """by the cost model of the run"""
     status: str = ""
@@ -110,10 +114,12 @@ class Visit:
             if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
                 raise ValueError(f"its format field is not {FORMAT!r}")
             answer = data.pop("choice", None)
+            answers = data.pop("answers", ())
             made = cls(
                 target=Target(**data.pop("target")),
                 transforms=tuple(data.pop("transforms")),
                 choice=None if answer is None else _choice(answer),
+                answers=tuple((key, value) for key, value in answers),
                 **data,
             )
             _require_types(made)
@@ -146,7 +152,8 @@ def _require_types(visit: Visit) -> None:
     _require("a number", (int, float, type(None)), visit.predicted_us, visit.latency_us)
     _require("a number", (int, float, type(None)), visit.speedup, visit.elapsed_s)
     _require("a whole number", (int, type(None)), visit.seed, visit.before)
-    _require("a whole number", int, target.num_threads)
+    _require("a whole number", int, target.num_threads, *(value for _, value in visit.answers))
+    _require("a string", str, *(key for key, _ in visit.answers))
     if visit.before is not None and not 0 <= visit.before <= len(visit.transforms):
         raise ValueError(f"before {visit.before} of {len(visit.transforms)} transforms")
     if visit.status:
@@ -174,14 +181,16 @@ class Recorder(Protocol):
         *,
         before: Program | None = None,
         choice: Choice | None = None,
+        answers: Mapping[str, int] = NO_ANSWERS,
         predicted_us: float | None = None,
         seed: int | None = None,
     ) -> None:
         """A visit of `program`, with its verdict if there is one.
 
         `before` is the state one step earlier, None if the way was walked as a whole; `program`
-        itself, without `choice`, for another verdict on a state that was visited before. `seed` is
-        that of the episode, where it is not the run's.
+        itself, without `choice`, for another verdict on a state that was visited before. `answers`
+        are the decisions that a program was made with as a whole (`Search.decided`). `seed` is that
+        of the episode, where it is not the run's.
         """
 
 
@@ -253,6 +262,7 @@ class RunRecord:
         *,
         before: Program | None = None,
         choice: Choice | None = None,
+        answers: Mapping[str, int] = NO_ANSWERS,
         predicted_us: float | None = None,
         seed: int | None = None,
     ) -> None:
@@ -271,6 +281,7 @@ class RunRecord:
                 ir_key=program.ir_key,
                 before=None if before is None else len(before.steps),
                 choice=choice,
+                answers=tuple(answers.items()),
                 predicted_us=predicted_us,
                 status=evaluation.status.value if evaluation else "",
                 message=evaluation.message if evaluation else "",
@@ -285,7 +296,12 @@ class RunRecord:
     def on_trial(self, trial: Trial) -> None:
         """An answer of the evaluator in a `SearchRun` or `CompileHarness.search_loop`."""
         candidate = trial.candidate
-        self.record(candidate.program, candidate.evaluation, predicted_us=trial.predicted_us)
+        self.record(
+            candidate.program,
+            candidate.evaluation,
+            answers=trial.answers,
+            predicted_us=trial.predicted_us,
+        )
 
     def on_check(self, candidate: Candidate) -> None:
         """Another verdict on a program, such as the full one that `verify_best` asks for."""

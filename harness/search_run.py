@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -53,6 +53,8 @@ class Trial:
     """best speedup of the run so far; 1 at least, since the unscheduled program can be kept"""
     elapsed_s: float
     """since the start of the run"""
+    answers: Mapping[str, int] = field(default_factory=dict)
+    """see `Search.decided`; empty for a program that was made by transforms"""
 
 
 class _BudgetIgnored(BaseException):
@@ -193,6 +195,7 @@ class SearchRun:
             predicted_us=self.cost.predict_us(candidate.program),
             best_speedup=max(best, candidate.evaluation.speedup or 0.0),
             elapsed_s=self.elapsed_s,
+            answers=self.search.decided.get(candidate.program.ir_key, {}),
         )
         self.trials.append(trial)
         if self._on_trial is not None:

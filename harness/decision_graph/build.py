@@ -2,7 +2,8 @@
 
 A visit that was walked as a whole (a search's candidate, a trace) counts once on every state and
 transform on its way; a step of an episode counts once. Where an episode begins to answer decision
-points, an edge "open questions" leads from the IR to the first of them.
+points, an edge "open questions" leads from the IR to the first of them. The program of a search that
+decides is shown by its answers, and counts once on each.
 
 The gain of an edge is measured if both of its ends were. Otherwise it is attributed (see
 `attribution`) on the ways that were walked from one measured state to the next, over states that
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from tirgym.errors import InvalidValueError, TirgymError
 from tirgym.harness.cost import CostModel
 from tirgym.harness.decision_graph.attribution import attribute
+from tirgym.harness.decision_graph.decided import DecidedWays
 from tirgym.harness.decision_graph.model import DecisionGraph, Edge, Root, State
 from tirgym.harness.decision_graph.replayed import KeyedStates
 from tirgym.harness.decision_graph.sources import Runs
@@ -72,7 +74,8 @@ def build_graph(
             progress(done, total)
 
         keyed.replay((visit.transforms for visit in visits), advance)
-        part = _Part(len(parts), keyed)
+        decided = DecidedWays(keyed, (visit.answers for visit in visits))
+        part = _Part(len(parts), keyed, decided)
         part.take(visits)
         warnings += part.warnings(f"{workload} for {target}")
         if part.taken:
@@ -132,8 +135,8 @@ class _Way:
 class _Part:
     """The states and edges of one workload and target."""
 
-    def __init__(self, number: int, keyed: KeyedStates) -> None:
-        self.number, self.keyed = number, keyed
+    def __init__(self, number: int, keyed: KeyedStates, decided: DecidedWays) -> None:
+        self.number, self.keyed, self.decided = number, keyed, decided
         self.start: _Key = (keyed.keys[()], "")
         self.nodes: dict[_Key, _Node] = {self.start: _Node()}
         self.known = {self.start[0]}
@@ -148,6 +151,8 @@ class _Part:
         self.taken = 0
         self.failed: list[str] = []
         self.changed: list[str] = []
+        self.undecided = 0
+        """visits whose answers lead elsewhere now, so that they are shown by their transforms"""
 
     # -- visits -----------------------------------------------------------------------------
 
@@ -172,6 +177,11 @@ class _Part:
                 f"{len(self.changed)} visits of {what} left out: they make another IR here than "
                 f"recorded ({self.changed[0]}); they need the versions that made them"
             )
+        if self.undecided:
+            yield (
+                f"{self.undecided} visits of {what} are shown by transforms: their answers lead to "
+                "other programs here"
+            )
 
     def _take(self, visit: Visit) -> None:
         key = self.keyed.keys[visit.transforms]
@@ -181,50 +191,63 @@ class _Part:
             if key not in self.known:  # another verdict on a state that no line visits
                 self._remember(self._walk(steps, 0, visit.run))
         elif visit.before is None:
-            self._remember(self._walk(steps, 1, visit.run))
-        elif choice is None:
-            text = steps[visit.before :]
-            target = self._key(steps)
-            source = self._key(steps[: visit.before])
-            self._step(visit, source, target, _Draft(source, target, "; ".join(text), "", text))
+            self._remember(self._whole(visit, key))
         else:
-            self._answer(visit, visit.before, choice)
+            self._step(visit, visit.before, choice)
 
-    def _answer(self, visit: Visit, before: int, choice: Choice) -> None:
-        source = (self.keyed.keys[visit.transforms[:before]], choice.point)
-        target = (self.keyed.keys[visit.transforms], choice.next_point)
+    def _whole(self, visit: Visit, key: str) -> _Way | None:
+        """A way that was walked as a whole, by its answers if they still lead there."""
+        decided = self.decided.ways.get(visit.answers, ())
+        if not decided or decided[-1].target != (key, ""):
+            self.undecided += bool(visit.answers)
+            return self._walk(visit.transforms, 1, visit.run)
+        first = decided[0]
+        way = self._lead(visit.run, first.before, first.source, 1)
+        for step in decided:
+            way = _Way(self._choose(step.source, step.target, step.choice, step.transforms), way)
+            self._visited(step.target, 1, visit.run)
+        return way
+
+    def _step(self, visit: Visit, before: int, choice: Choice | None) -> None:
+        """One step of an episode; what leads to it is made if this is the first of it."""
+        steps = visit.transforms
+        source = (self.keyed.keys[steps[:before]], choice.point if choice else "")
+        target = (self.keyed.keys[steps], choice.next_point if choice else "")
+        begins = choice.number == 0 if choice else before == 0
+        where = (visit.run, source)
+        if begins or where not in self.arrived:
+            self.arrived[where] = self._lead(visit.run, steps[:before], source, int(begins))
+        applied = steps[before:]
+        if choice is None:
+            edge = self._edge(_Draft(source, target, "; ".join(applied), "", applied), 1)
+        else:
+            edge = self._choose(source, target, choice, applied)
+        self._visited(target, 1, visit.run)
+        way = self.arrived[visit.run, target] = _Way(edge, self.arrived[where])
+        self._remember(way)
+
+    def _choose(
+        self, source: _Key, target: _Key, choice: Choice, transforms: tuple[str, ...]
+    ) -> int:
+        """The edge of an answer, visited once more; its question is noted at the source."""
         label = f"{choice.point}: {choice.label}"
-        draft = _Draft(source, target, label, choice.point, visit.transforms[before:])
-        edge = self._step(visit, source, target, draft)
+        number = self._edge(_Draft(source, target, label, choice.point, transforms), 1)
+        edge, node = self.drafts[number], self.nodes[source]
         if choice.confidence is not None:
             edge.weights.append(choice.confidence)
         if choice.predicted_gain is not None:
             edge.predictions.append(choice.predicted_gain)
-        node = self.nodes[source]
         node.options = choice.options
         node.costs_us = choice.costs_us or node.costs_us
+        return number
 
-    def _step(self, visit: Visit, source: _Key, target: _Key, draft: _Draft) -> _Draft:
-        """One step of an episode; what leads to it is made if this is the first of it."""
-        assert visit.before is not None
-        begins = visit.choice.number == 0 if visit.choice else visit.before == 0
-        where = (visit.run, source)
-        if begins or where not in self.arrived:
-            self.arrived[where] = self._lead(visit, source, 1 if begins else 0)
-        edge = self._edge(draft, 1)
-        self._visited(target, 1, visit.run)
-        way = _Way(edge, self.arrived[where])
-        self.arrived[visit.run, target] = way
-        self._remember(way)
-        return self.drafts[edge]
-
-    def _lead(self, visit: Visit, source: _Key, visits: int) -> _Way | None:
-        """From the root to where an episode's first known step begins."""
-        way = self._walk(visit.transforms[: visit.before], visits, visit.run)
+    def _lead(self, run: str, before: tuple[str, ...], source: _Key, visits: int) -> _Way | None:
+        """From the root to `source`, where the first known step of an episode begins."""
+        way = self._walk(before, visits, run)
         if source[1]:
             draft = _Draft((source[0], ""), source, OPEN_QUESTIONS, "", ())
             way = _Way(self._edge(draft, visits), way)
-            self._visited(source, visits, visit.run)
+            self._visited(source, visits, run)
         return way
 
     def _walk(self, steps: tuple[str, ...], visits: int, run: str) -> _Way | None:

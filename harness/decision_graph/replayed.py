@@ -47,7 +47,7 @@ class KeyedStates:
         """static cost in µs by IR key"""
         self.failures: dict[Steps, str] = {}
         """why a way could not be replayed"""
-        self._note((), self.start)
+        self.keys[()] = self.note(self.start)
 
     def replay(self, ways: Iterable[Steps], advance: Callable[[], None] = lambda: None) -> None:
         """Take in `ways` and all that lies on them; `advance` is called after each way.
@@ -66,15 +66,17 @@ class KeyedStates:
                     program = line[-1].apply(parse_transform(way[at]))
                     line.append(program)
                     walked = way[: at + 1]
-                    self._note(walked, program)
+                    self.keys[walked] = self.note(program)
             except TirgymError as error:
                 self.failures[way] = str(error)
             advance()
 
-    def _note(self, steps: Steps, program: Program) -> None:
-        key = self.keys[steps] = program.ir_key
+    def note(self, program: Program) -> str:
+        """The IR key of `program`, whose static cost is kept."""
+        key = program.ir_key
         if self._cost is not None and key not in self.costs:
             self.costs[key] = self._cost.predict_us(program)
+        return key
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:

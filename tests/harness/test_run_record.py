@@ -20,6 +20,7 @@ import pytest
 from toy import ToyCost, ToyEvaluator, Turn, toy_start, toy_vocabulary, toy_workload
 
 import tirgym  # noqa: F401  (registers the environments)
+from tirgym.baselines.evolutionary import EvolutionaryAgent
 from tirgym.baselines.optimize import optimize
 from tirgym.errors import DamagedFileError
 from tirgym.harness.agent import Budget
@@ -68,6 +69,22 @@ def test_optimize_records_every_verdict(tmp_path: Path) -> None:
     assert len(checked) == len(result.checked) + 1  # and the winner's last measurement
     assert {visit.level for visit in checked} == {"full"}
     assert checked[-1].speedup == result.speedup
+
+
+@pytest.mark.usefixtures("toy_compiler")
+def test_a_search_that_decides_records_its_answers(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, "evolutionary", 0)
+    run = SearchRun(
+        toy_start(), toy_vocabulary(), ToyCost(), ToyEvaluator(), Budget(5),
+        on_trial=record.on_trial,
+    )  # fmt: skip
+    run.run(EvolutionaryAgent())
+    start, *decided = lines(record)
+    assert start.answers == ()
+    for visit in decided:
+        assert [key for key, _ in visit.answers] == ["dial0.tile", "dial1.tile", "dial2.tile"]
+        made = design_space(toy_start()).finish(dict(visit.answers)).program
+        assert made.ir_key == visit.ir_key
 
 
 def test_a_line_is_on_disk_before_the_run_goes_on(tmp_path: Path) -> None:
@@ -274,6 +291,8 @@ def design_space_of_the_toy() -> Any:
         ({"target": {"backend": "llvm"}}, "arch"),
         ({"extra": 1}, "extra"),
         ({"choice": {"point": "p"}}, "options"),
+        ({"answers": [["key", "value"]]}, "whole number"),
+        ({"answers": ["key"]}, "unpack"),
     ],
 )
 def test_lines_that_cannot_be_are_refused(change: dict[str, Any], problem: str) -> None:

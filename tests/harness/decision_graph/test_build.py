@@ -22,6 +22,7 @@ from toy import (
     true_us,
 )
 
+from tirgym.baselines.evolutionary import EvolutionaryAgent
 from tirgym.baselines.random_walk import RandomAgent
 from tirgym.errors import InvalidValueError
 from tirgym.harness.agent import Budget
@@ -30,6 +31,7 @@ from tirgym.harness.decisions import CallbackAgent, Recommendation, Walk
 from tirgym.harness.run_record import RunRecord, Visit
 from tirgym.harness.search_run import SearchRun
 from tirgym.harness.status import Status
+from tirgym.harness.transforms import parse_transform
 
 pytestmark = pytest.mark.usefixtures("toy_transforms")
 
@@ -218,6 +220,40 @@ def test_finished_decisions_and_transforms_meet_in_one_state(tmp_path: Path) -> 
     assert {edge.label for edge in graph.into(end)} == {"Turn(dial=0, by=4)", "dial2.tile: 0"}
     asked = [state for state in graph.states.values() if state.ir_key == made.ir_key]
     assert {state.speedup for state in asked} == {graph.state(end).speedup}
+
+
+def test_the_programs_of_a_search_that_decides_are_shown_by_their_answers(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, "evolutionary", 0)
+    run = SearchRun(
+        toy_start(), toy_vocabulary(), ToyCost(), ToyEvaluator(), Budget(20), 0, record.on_trial
+    )
+    run.run(EvolutionaryAgent())
+    graph = toy_graph(read_runs(tmp_path))
+    assert graph.warnings == ()
+    decided = [candidate for candidate in run.history if candidate.program.steps]
+    assert len(decided) >= 20
+    for candidate in decided:
+        end = graph.state(f"0:{candidate.program.ir_key}")
+        assert end.speedup == candidate.evaluation.speedup
+        points = [edge.point for edge in graph.path(end.id)]
+        assert points == ["", "dial0.tile", "dial1.tile", "dial2.tile"]
+        made = toy_start()
+        for text in graph.transforms(end.id):
+            made = made.apply(parse_transform(text))
+        assert made.ir_key == candidate.program.ir_key
+    (opening,) = [edge for edge in graph.out(graph.roots[0].state) if not edge.transforms]
+    first = graph.state(opening.target)
+    assert first.visits == sum(edge.visits for edge in graph.out(first.id)) == len(run.history) - 1
+    assert {edge.gain is None for edge in graph.edges} == {False}
+
+
+def test_answers_that_lead_elsewhere_by_now_give_way_to_transforms() -> None:
+    made = program((0, 4))
+    ways = ((("dial0.tile", 3), ("dial1.tile", 0), ("dial2.tile", 0)), (("dial9.tile", 4),))
+    for answers in ways:
+        graph = graph_of(visit(made, 2.0, answers=answers))
+        assert labels(graph) == ["Turn(dial=0, by=4)"]
+        assert "shown by transforms" in graph.warnings[0]
 
 
 def test_a_gain_of_decisions_falls_on_those_that_changed_the_ir(tmp_path: Path) -> None:
