@@ -3,6 +3,7 @@
     record = RunRecord("runs/softmax", agent="evolutionary", seed=0)
     optimize("softmax", "evolutionary", seed=0, recorder=record)     # tirgym optimize --record DIR
     gym.make("tirgym/Decision-v0", kernel="softmax", recorder=record)
+    harness.search_loop(agent, on_trial=record.on_trial)             # of a CompileHarness
     design_space(program).follow(Guard(agent), on_answer=record.on_answer)
 
 Each run writes a file of its own into the folder and only ever appends whole lines, so that several

@@ -27,6 +27,7 @@ from tirgym.harness.agent import Budget
 from tirgym.harness.decisions import CallbackAgent, Guard, Recommendation, design_space
 from tirgym.harness.run_record import Choice, RunRecord, Visit
 from tirgym.harness.search_run import SearchRun
+from tirgym.harness.session import CompileHarness
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 
@@ -69,6 +70,18 @@ def test_optimize_records_every_verdict(tmp_path: Path) -> None:
     assert len(checked) == len(result.checked) + 1  # and the winner's last measurement
     assert {visit.level for visit in checked} == {"full"}
     assert checked[-1].speedup == result.speedup
+
+
+@pytest.mark.usefixtures("toy_compiler")
+def test_a_harness_records_its_search(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, "harness", 0)
+    with CompileHarness(
+        "toy", evaluator=ToyEvaluator(), vocabulary=toy_vocabulary(), cost=ToyCost()
+    ) as harness:
+        harness.load_ir(toy_workload())
+        harness.search_loop(EvolutionaryAgent(), trials=4, on_trial=record.on_trial)
+        said = [event for event in harness.history if event.action == "evaluate"]
+    assert [visit.code_key for visit in lines(record)] == [event.code_key for event in said]
 
 
 @pytest.mark.usefixtures("toy_compiler")
