@@ -84,6 +84,22 @@ CASES: dict[str, tuple[list[str], str]] = {
     "transform argument": (["replay", "{tmp}/argument.json"], "factor=integer"),
     "trace of another program": (["replay", "{tmp}/key.json"], "recorded"),
     "trace with a shape": (["show", "{tmp}/good.json", "-s", "m=8"], "no --shape"),
+    "no trace to explain": (["explain", NO_TRACE], "none.json"),
+    "step of a trace": (["explain", "{tmp}/good.json", "--step", "2"], "1 to 1"),
+    "step zero": (["explain", "{tmp}/good.json", "--step", "0"], "1 to 1"),
+    "step of a kernel": (["explain", "matmul", "--step", "1"], "a kernel has no steps"),
+    "no log": (["explain", "{tmp}/good.json", "--log", "{tmp}/none.jsonl"], "no such file"),
+    "damaged log": (["explain", "{tmp}/good.json", "--log", "{tmp}/list.json"], "no JSON object"),
+    "path to nowhere": (["show", "runs/none"], "a trace file that exists"),
+    "replay at zero": (["replay", "{tmp}/good.json", "-s", "m=0"], "positive integers"),
+    "replay at another axis": (["replay", "{tmp}/good.json", "-s", "q=8"], "m, n, k"),
+    "replay too large": (["replay", "{tmp}/good.json", "-s", "m=9999999,n=999999"], "at most"),
+    "huge size": (["replay", "{tmp}/good.json", "-s", "m=99999999999"], "2147483647"),
+    "trace at zero": (["replay", "{tmp}/zero.json"], "an integer from 1"),
+    "trace at another axis": (["replay", "{tmp}/axis.json"], "m, n, k"),
+    "trace too large": (["verify", "{tmp}/large.json"], "at most"),
+    "kernel too large": (["optimize", "matmul", "-s", "m=999999,n=999999"], "at most"),
+    "profile too large": (["profile", "matmul", "-s", "m=999999,n=999999"], "at most"),
     "library name": (["export", "matmul", "-o", "{tmp}/library.json"], ".so"),
     "library below a file": (["export", "matmul", "-o", "{tmp}/list.json/l.so"], "is a file"),
 }
@@ -115,6 +131,9 @@ def write_files(folder: Path) -> None:
         "name": {"transforms": ["Splitt(loop=0, factor=2)"]},
         "argument": {"transforms": ["Split(loop=0)"]},
         "key": {"ir_key": "0123456789abcdef"},
+        "zero": {"workload": "tirgym://core-v0/matmul?m=0&n=8&k=8"},
+        "axis": {"workload": "tirgym://core-v0/matmul?m=8&q=8&k=8"},
+        "large": {"workload": "tirgym://core-v0/matmul?m=9999999&n=9999999&k=8"},
     }
     for name, change in changes.items():
         (folder / f"{name}.json").write_text(json.dumps({**good, **change}))

@@ -50,6 +50,7 @@ def test_list_by_suite_and_split(cli: Cli) -> None:
         ("agents", "agent", "beam"),
         ("backends", "backend", "llvm"),
         ("transforms", "transform", "Split"),
+        ("macros", "macro", "MultiLevelTile"),
         ("environments", "environment", "tirgym/Schedule-v0"),
     ],
 )
@@ -57,6 +58,58 @@ def test_other_lists(what: str, column: str, name: str, cli: Cli) -> None:
     rows = cli("list", what, "--json").json()[what]
     assert name in [row[column] for row in rows]
     assert name in cli("list", what).out
+
+
+def test_backends_say_whether_they_work(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tirgym.harness import backend
+
+    class Missing:
+        name, levels = "missing", ("tir",)
+
+        def why_unavailable(self) -> str:
+            return "backend missing: no such device"
+
+    rows = cli("list", "backends", "--json").json()["backends"]
+    assert {row["backend"]: row["status"] for row in rows}["llvm"] == "available"
+    monkeypatch.setitem(backend.BACKENDS, "missing", f"{__name__}:Missing")
+    monkeypatch.setattr(sys.modules[__name__], "Missing", Missing, raising=False)
+    rows = cli("list", "backends", "--json").json()["backends"]
+    status = {row["backend"]: row["status"] for row in rows}["missing"]
+    assert status == "not available: backend missing: no such device"
+
+
+def test_transforms_outside_the_vocabularies_say_why(cli: Cli) -> None:
+    rows = cli("list", "transforms", "--json").json()["transforms"]
+    assert all(bool(row["vocabularies"]) != bool(row["note"]) for row in rows)
+    notes = {row["transform"]: row["note"] for row in rows}
+    assert "changes results" in notes["StorePrecision"]
+
+
+@pytest.mark.parametrize("kernel", ["matmul", "core-v0/matmul"])
+def test_a_kernel_s_name_is_the_kernel_whatever_lies_here(
+    kernel: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "core-v0").mkdir()
+    (tmp_path / kernel).write_text("no trace")
+    done = cli("show", kernel, "-s", "tiny")
+    assert done.code == 0
+    assert f"{kernel} is the kernel of that name; write ./{kernel} for the file" in done.err
+    as_file = cli("show", f"./{kernel}")
+    assert as_file.code == 2
+    assert "not a readable trace" in as_file.err
+
+
+def test_a_trace_may_have_any_other_name(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    record = cli("show", "add", "-s", "tiny", "--json").json()
+    from tirgym.harness.target import Target
+
+    Trace(record["workload"], Target("llvm", record["target"]), ()).save("best")
+    done = cli("show", "best")
+    assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.parametrize(

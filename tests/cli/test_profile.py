@@ -38,7 +38,7 @@ def test_a_trace_that_vectorizes(cli: Cli, tmp_path: Path) -> None:
     Trace(uri, Target("llvm", arch), transforms).save(tmp_path / "t.json")
     done = cli("profile", tmp_path / "t.json", "--no-run")
     assert (done.code, done.err) == (0, "")
-    assert "100%, 16 lanes at most" in done.out
+    assert "100% of the work, 16 lanes" in done.out
     assert "roofline" not in done.out
 
 

@@ -20,7 +20,7 @@ def list_command(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="[WHAT]",
+            metavar="WHAT",
             help="kernels, suites, agents, backends, transforms, macros or environments.",
         ),
     ] = "kernels",

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["lint_command", "selftest_command"]
 
 KernelsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="KERNEL…", help="Only these.", show_default="all")
+    list[str] | None,
+    typer.Argument(metavar="KERNEL", help="Only these kernels.", show_default="all"),
 ]
 
 

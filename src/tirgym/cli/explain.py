@@ -59,9 +59,9 @@ def explain_command(
 ) -> None:
     """Say what each step of a trace changed: memory traffic, vectors, registers, branches, cost.
 
-    By static analysis of the program before and after the step; nothing is compiled or run without
-    --measure. A kernel is described as it is. The exit code is 1 if a step is not legal, or if
-    --measure finds that the final program does not pass.
+    Found by static analysis; --measure runs the programs too. A kernel is described as it is.
+
+    The exit code is 1 if a step is not legal, or if the final program is measured and fails.
     """
     explanation = _explained(subject, step, shape, backend, arch, threads)
     if log is not None:
@@ -104,13 +104,14 @@ def _explained(
     if is_trace(subject):
         trace = reshaped(Trace.load(subject), shape)
         target = _target(trace, backend, arch, threads)
-        accepted = f"1 to {len(trace.transforms)}, the steps of this trace"
+        steps = len(trace.transforms)
+        accepted = f"1 to {steps}, the steps of this trace" if steps else "a trace with steps"
     else:
         program = load_subject(subject, shape, backend, arch, threads).program
         trace, target = Trace(program.workload.uri, program.target, ()), program.target
-        accepted = "no --step: a kernel without a trace has no steps"
+        accepted = "a trace: a kernel has no steps"
     if step is not None and not 1 <= step <= len(trace.transforms):
-        raise InvalidValueError("--step", step, accepted if trace.transforms else _NO_STEPS)
+        raise InvalidValueError("--step", step, accepted)
     explanation = explain_trace(trace, target)
     if step is not None and step > len(explanation.steps):
         accepted = f"1 to {len(explanation.steps)}: that step is not legal, and what follows it"
@@ -124,9 +125,6 @@ def _explained(
     first = Measured("passed", "recorded", claim.baseline_us, 1.0, (1.0, 1.0))
     known = {0: first} if claim.baseline_us is not None else {}
     return explanation.with_measured({**known, len(trace.transforms): last})
-
-
-_NO_STEPS = "no --step: there are no steps"
 
 
 def _target(trace: Trace, backend: str | None, arch: str | None, threads: int | None) -> Target:

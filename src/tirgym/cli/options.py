@@ -34,7 +34,8 @@ SubjectArgument = Annotated[
     str,
     typer.Argument(
         metavar="KERNEL|TRACE",
-        help="A kernel as in `optimize`, or a saved trace (trace.json).",
+        help="A suite kernel (matmul), a workload URI (tirgym://…), your own (file.py:name), "
+        "or a saved trace (trace.json).",
         show_default=False,
     ),
 ]

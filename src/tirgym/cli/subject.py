@@ -248,7 +248,7 @@ def reshaped(trace: Trace, shape: Sequence[str] | None) -> Trace:
     workload = parse_shape(shape, workload)
     if workload.uri == trace.workload:
         return trace
-    note(f"warning: recorded for {trace.workload}, run for {workload.uri}: nothing to compare with")
+    note(f"warning: recorded at {trace.workload}; its result does not apply to {workload.uri}")
     return replace(trace, workload=workload.uri, ir_key="", code_key="", result=None)
 
 
