@@ -12,7 +12,14 @@ from tirgym.harness.static_body import loaded
 from tirgym.harness.static_ops import BlockOps, block_ops
 from tirgym.harness.tensorir.nest import Access, BlockFacts, Linear, NodeCache, linear
 
-__all__ = ["AccessPlan", "BoundAccess", "access_plan", "binding_key", "bound_accesses"]
+__all__ = [
+    "AccessPlan",
+    "BoundAccess",
+    "access_plan",
+    "binding_key",
+    "bound_accesses",
+    "exact_accesses",
+]
 
 
 class BoundAccess(NamedTuple):
@@ -101,7 +108,7 @@ def _access_key(access: Access) -> tuple[Any, ...]:
 def _make_plan(facts: BlockFacts) -> AccessPlan:
     ops = block_ops(facts.node)
     number = {handle: i for i, handle in enumerate(facts.iter_handles)}
-    reads = [each for access in facts.reads for each in _exact(access, facts.node)]
+    reads = [each for access in facts.reads for each in exact_accesses(access, facts.node)]
     handles = [access.buffer.handle for access in reads]
     made = [
         _plan_access(access, number, False, ops.loads.get(handle, 1) / handles.count(handle))
@@ -134,7 +141,7 @@ def _plan_access(access: Access, number: dict[int, int], write: bool, times: flo
     )
 
 
-def _exact(access: Access, node: Any) -> list[Access]:
+def exact_accesses(access: Access, node: Any) -> list[Access]:
     """`access` itself, or the loads behind it where its region has no constant size.
 
     TVM joins two loads of one buffer into a region from the smaller to the larger index.

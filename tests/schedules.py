@@ -128,6 +128,13 @@ def _repeated(_: Any) -> Any:
     return main
 
 
+def _multiplied(_: Any) -> Any:
+    """Each element is added to itself: no operand is zero where the sum goes on."""
+    a = te.placeholder((8,), "float32", "A")
+    r = te.reduce_axis((0, 12), "r")
+    return te.create_prim_func([a, te.compute((8,), lambda i: te.sum(a[i], axis=r), "B")])
+
+
 def _broadcast(_: Any) -> Any:
     a = te.placeholder((8,), "float32", "A")
     x = te.placeholder((8, 16), "float32", "X")
@@ -182,6 +189,7 @@ _LOCAL: dict[str, Callable[[Any], Any]] = {
     "rewritten": _rewritten,
     "recomputed": _recomputed,
     "repeated": _repeated,
+    "multiplied": _multiplied,
     "broadcast": _broadcast,
     "reversed": _reversed,
     "total": _total,

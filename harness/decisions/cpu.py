@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tirgym.harness.decisions.lanes import Lanes
 from tirgym.harness.decisions.marks import Marks
 from tirgym.harness.decisions.nests import loop_tree, tensorir
-from tirgym.harness.decisions.stages import Inline, Locate, Partial, Sketch
+from tirgym.harness.decisions.stages import Inline, Locate, Partial
 from tirgym.harness.decisions.walk import Next, Question, Task
 from tirgym.harness.hardware import cpu_facts
 from tirgym.harness.program import Program
@@ -64,5 +65,5 @@ class _Structure:
         tasks: list[Task] = []
         for name in reversed(blocks):
             if blocks.count(name) == 1:
-                tasks += [Locate(name), Sketch(name, self.lanes, self.powers)]
+                tasks += [Locate(name), Lanes(name, self.lanes, self.powers)]
         return Next(program, tuple(tasks))

@@ -11,6 +11,7 @@ from tvm.ir.expr import Call
 from tirgym.errors import IllegalTransformError
 from tirgym.harness.decisions.point import Option
 from tirgym.harness.program import Program
+from tirgym.harness.static_accesses import exact_accesses
 from tirgym.harness.tensorir.nest import PARALLEL, UNROLLED, VECTORIZED, Block, LoopNest
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.transforms.base import NodeRef, Transform
@@ -78,9 +79,11 @@ def has_reuse(block: Block) -> bool:
     }
     written = {write.buffer.handle for write in facts.writes}
     for read in facts.reads:
-        used = {handle for start, _ in read.region for handle in start.coefficients}
-        if read.buffer.handle not in written and not spatial <= used:
-            return True
+        if read.buffer.handle in written:
+            continue
+        for load in exact_accesses(read, facts.node):
+            if not spatial <= {h for start, _ in load.region for h in start.coefficients}:
+                return True
     return False
 
 

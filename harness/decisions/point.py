@@ -38,6 +38,12 @@ class DecisionKind(StrEnum):
     """how many iterations the code generator may unroll"""
     INIT = "init"
     """whether the initialisation of a reduction leaves its loops"""
+    LANES = "lanes"
+    """which loop of a contraction runs along vector lanes"""
+    PAD = "pad"
+    """the multiple that a loop of a contraction is padded to"""
+    PACK = "pack"
+    """whether an operand is copied, so that its tiles are contiguous"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tirgym.harness.decisions.contractions import is_contraction, spatial_axes
 from tirgym.harness.decisions.nests import (
     attempt,
     calls,
@@ -30,14 +31,22 @@ from tirgym.harness.transforms.compute_inline import ComputeInline
 from tirgym.harness.transforms.rfactor import RFactor
 from tirgym.harness.transforms.split import Split
 
-__all__ = ["Inline", "Locate", "Partial", "Sketch", "epilogue"]
+__all__ = ["Inline", "Locate", "Partial", "Sketch", "consumers_of", "epilogue", "producers_of"]
 
+WIDE = 1024
+"""Results from which a contraction has enough of them to fill vectors."""
 MAX_PLACES = 6
 """Loops that a block is offered to be computed in; further in, tiles are too small to keep lanes."""
 
 
-def _consumers(program: TensorIRProgram, block: Block) -> list[Block]:
+def consumers_of(program: TensorIRProgram, block: Block) -> list[Block]:
+    """Blocks that read what `block` writes."""
     return [program.nest.blocks[i] for i in program.facts.consumers[block.index]]
+
+
+def producers_of(program: TensorIRProgram, block: Block) -> list[Block]:
+    """Blocks that write what `block` reads."""
+    return [program.nest.blocks[i] for i in program.facts.producers[block.index]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +65,7 @@ class Inline:
         block = find(state, self.block)
         if block is None or state.why_illegal(ComputeInline(block.index)) is not None:
             return None
-        consumers = _consumers(state, block)
+        consumers = consumers_of(state, block)
         domain = state.facts.views[block.index].domain
         free = len(consumers) == 1 and state.facts.trips[consumers[0].index] <= domain
         inline = Option("compute it where it is read", 1)
@@ -90,7 +99,7 @@ class Partial:
         state = tensorir(program)
         loop = self._loop(state)
         block = find(state, self.block)
-        if loop is None or block is None:
+        if loop is None or block is None or _is_wide(state, block):
             return None
         extent = state.nest.loops[loop].extent
         counts = divisors(extent, 64)[:MAX_OPTIONS]
@@ -131,12 +140,18 @@ class Partial:
         return attempt(program, Split(loop, count), RFactor(loop + 1))
 
 
+def _is_wide(program: TensorIRProgram, block: Block) -> bool:
+    """Whether a contraction makes so many results that none need be made of partial sums."""
+    results = math.prod(axis.extent for axis in spatial_axes(program, block))
+    return results >= WIDE and is_contraction(program, block)
+
+
 def epilogue(program: TensorIRProgram, producer: Block) -> Block | None:
     """The elementwise block that alone reads what the reduction `producer` makes, if there is one."""
     facts = program.facts
     if not producer.facts.has_init or not has_reuse(producer):
         return None
-    consumers = _consumers(program, producer)
+    consumers = consumers_of(program, producer)
     if len(consumers) != 1 or consumers[0].facts.has_init:
         return None
     consumer = consumers[0]
@@ -157,6 +172,8 @@ class Locate:
     """
 
     block: str
+    lanes: int = 0
+    """of a copy: the innermost loop need not stay whole as long as it fills vectors"""
 
     def ask(self, program: Program) -> Question | None:
         """Which loop, by rank from the outside."""
@@ -169,12 +186,13 @@ class Locate:
         before, innermost = _work(state), _innermost(state, self.block)
         for rank, loop in enumerate(_shared(state, block), 1):
             moved = attempt(state, ComputeAt(block.index, loop))
-            if moved is None:
+            if moved is None or any(each.extent < 1 for each in moved.nest.loops):
                 continue
             grown = _work(moved) / before
             more = "" if grown <= 1 else f", {grown:.2g} times the work"
             options.append(Option(f"inside {loop_name(state.nest, loop)}{more}", rank))
-            if grown <= 1 and _innermost(moved, self.block) == innermost:
+            inner = _innermost(moved, self.block)
+            if grown <= 1 and (inner == innermost or inner >= self.lanes > 0):
                 default = len(options) - 1
         return Question(
             f"{self.block}.location",
@@ -211,29 +229,32 @@ def _innermost(program: TensorIRProgram, name: str) -> int:
 
 def _shared(program: TensorIRProgram, block: Block) -> list[int]:
     """Loops around every consumer, outermost first, as many as are offered."""
-    consumers = _consumers(program, block)
+    consumers = consumers_of(program, block)
     if not consumers:
         return []
     chains = [set(consumer.chain) for consumer in consumers]
     return [i for i in consumers[0].chain if all(i in chain for chain in chains)][:MAX_PLACES]
 
 
-PLAIN, TILED, OUTER, INNER = range(4)
-"""Sketches: loops as they are; tiled; tiled with the result written through the tile at two levels."""
+PLAIN, TILED, OUTER, INNER, REGISTERS = range(5)
+"""Sketches: loops as they are; tiled; tiled with the result written through the tile at two levels;
+one tile that stays in registers for the whole sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
     """The structure of a block's own loops.
 
-    Reductions that read elements several times get the layout SSRSRS, others SRS, maps SS. What
-    follows a reduction, an elementwise block or a copy out of a write cache, may move into the tile
-    below the first or the second level of loops (MetaSchedule's multi-level tiling).
+    Reductions that read elements several times get the layout SSRSRS or SSRS, others SRS, maps SS.
+    What follows a reduction, an elementwise block or a copy out of a write cache, may move into the
+    tile below the first or the second level of loops (MetaSchedule's multi-level tiling).
     """
 
     block: str
     lanes: int
     powers: bool = False
+    lane_axis: int | None = None
+    """number of the own loop that runs along vector lanes; None: the last one"""
 
     def ask(self, program: Program) -> Question | None:
         """Which sketch."""
@@ -251,6 +272,8 @@ class Sketch:
             if follower is not None or state.why_illegal(CacheWrite(block.index)) is None:
                 options.append(Option(f"tiled {layout}, {stage} at level 1", OUTER))
                 options.append(Option(f"tiled {layout}, {stage} at level 2", INNER))
+            after = "" if follower is None else f", {follower.facts.name} at level 2"
+            options.append(Option(f"tiled SSRS{after}", REGISTERS))
         default = len(options) - 1 if layout == "SSRSRS" else 0
         return Question(
             f"{self.block}.sketch",
@@ -268,18 +291,26 @@ class Sketch:
         block = find(state, self.block)
         if not value or block is None:
             return Next(state)
-        layout = self._layout(state, block)
+        layout = "SSRS" if value == REGISTERS else self._layout(state, block)
         attach: tuple[str, int] | None = None
+        follower = epilogue(state, block)
+        if value == REGISTERS and follower is not None:
+            attach = (follower.facts.name, INNER - TILED)
         if value in (OUTER, INNER):
-            follower = epilogue(state, block)
             if follower is None:
                 state = state.apply(CacheWrite(block.index))
                 staged = find(state, self.block)
                 assert staged is not None  # the cache is a new block; this one keeps its name
-                follower = _consumers(state, staged)[0]
+                follower = consumers_of(state, staged)[0]
             attach = (follower.facts.name, value - TILED)
         tile = begin_tiling(
-            state, self.block, layout, lanes=self.lanes, powers=self.powers, attach=attach
+            state,
+            self.block,
+            layout,
+            lanes=self.lanes,
+            powers=self.powers,
+            attach=attach,
+            lane_axis=self.lane_axis,
         )
         return Next(state, () if tile is None else (tile,))
 

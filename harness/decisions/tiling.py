@@ -8,9 +8,11 @@ the rest. Each answer splits the loop and moves the new one into its place at on
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from tirgym.harness.decisions.contractions import row_axes, spatial_axes
 from tirgym.harness.decisions.nests import (
     attempt,
     closest,
@@ -23,8 +25,10 @@ from tirgym.harness.decisions.nests import (
     tensorir,
 )
 from tirgym.harness.decisions.point import DecisionKind
+from tirgym.harness.decisions.register_tile import best_lanes, more_rows, vectors_of
 from tirgym.harness.decisions.walk import MAX_OPTIONS, Next, Question
 from tirgym.harness.program import Program
+from tirgym.harness.tensorir.nest import Block
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.transforms.base import NodeRef
 from tirgym.harness.transforms.reorder import Reorder
@@ -35,6 +39,9 @@ __all__ = ["Attach", "Tile", "begin_tiling"]
 
 MAX_FACTOR = 64
 """Largest factor that is offered."""
+VECTORS, REGISTER_LANES, REGISTER_ROWS, EVERYTHING = 0, -1, -2, 1 << 30
+"""Goals that are no number: whole vectors; along the lanes and along the rows of a tile that fits the
+registers."""
 
 Label = tuple[int, int]
 """Level in the layout, number of the axis."""
@@ -84,9 +91,11 @@ class Tile:
     pending: tuple[Label, ...]
     """questions to come"""
     goals: tuple[int, ...]
-    """about the static choice of the factor for each of `pending`; 0: whole vectors"""
+    """about the static choice of the factor for each of `pending`, or one of the goals by name"""
     lanes: int
     """elements of a vector register"""
+    rows: tuple[int, ...] = ()
+    """axes along which a vector that was loaded is used again, the innermost first"""
     powers: bool = False
     """offer powers of two alone"""
     attach: tuple[str, int] | None = None
@@ -108,15 +117,15 @@ class Tile:
         ):
             return None
         factors = factors[:MAX_OPTIONS]
+        if level < len(self.layout) - 1 and extent > factors[-1]:
+            factors = [*factors[: MAX_OPTIONS - 1], extent]
         name = self.axes[axis].name
         return Question(
-            f"{self.block}.tile.{name}.{level}",
+            f"{self.block}.{'register' if self.layout == 'SSRS' else 'tile'}.{name}.{level}",
             DecisionKind.TILE,
             f"{self.block}: factor of {name} (of {extent}) at level {level} of {self.layout}",
             numbers(factors),
-            closest(factors, self.goals[0])
-            if self.goals[0]
-            else closest_lanes(factors, self.lanes),
+            self._default(state, factors, extent),
             NodeRef("loop", loop),
             self.block,
         )
@@ -141,11 +150,38 @@ class Tile:
         )
         if following.pending:
             return Next(state, (following,))
+        block = find(state, self.block)
+        own = own_loops(state.nest, block) if block is not None else ()
+        if len(own) >= len(labels):
+            state = in_order(state, own[-len(labels)], labels)
         if self.attach is None:
             return Next(state)
         name, level = self.attach
         outside = sum(label[0] < level for label in labels)
         return Next(state, (Attach(name, self.block, outside),))
+
+    def _default(self, state: TensorIRProgram, factors: list[int], extent: int) -> int:
+        """The static choice."""
+        goal, level = self.goals[0], len(self.layout) - 1
+        if goal == VECTORS:
+            return closest_lanes(factors, self.lanes)
+        if goal == REGISTER_LANES:
+            rows = tuple(self._extent(state, (0, row)) for row in self.rows)
+            return closest(factors, best_lanes(extent, self.lanes, rows)[1])
+        if goal == REGISTER_ROWS:
+            lane = self._extent(state, (level, len(self.axes) - 1))
+            rows_so_far = math.prod(self._extent(state, (level, row)) for row in self.rows)
+            vectors = vectors_of(lane, self.lanes)
+            return factors.index(more_rows(vectors, rows_so_far, factors))
+        return closest(factors, goal)
+
+    def _extent(self, program: TensorIRProgram, label: Label) -> int:
+        """Extent of the loop with that label, 1 if there is none."""
+        block = find(program, self.block)
+        if block is None or label not in self.labels:
+            return 1
+        own = own_loops(program.nest, block)
+        return program.nest.loops[own[-len(self.labels) :][self.labels.index(label)]].extent
 
     def _rest_label(self, axis: int) -> Label:
         return self.layout.index(self.axes[axis].kind), axis
@@ -189,10 +225,12 @@ def begin_tiling(
     lanes: int,
     powers: bool = False,
     attach: tuple[str, int] | None = None,
+    lane_axis: int | None = None,
 ) -> Tile | None:
     """The first question about the tiles of block `name`; None if its own loops cannot be tiled.
 
-    `lanes` is how many elements of the written type fill a vector register.
+    `lanes` is how many elements of the written type fill a vector register, `lane_axis` the number
+    of the own loop that is innermost in every tile, the last spatial one by default.
     """
     block = find(program, name)
     if block is None or not program.facts.once[block.index]:
@@ -210,30 +248,66 @@ def begin_tiling(
         base = program.nest.loops[loop].node.loop_var.name
         taken = [axis.name for axis in axes]
         axes.append(Axis(base if base not in taken else f"{base}{loop}", "R" if reduced else "S"))
-    if not any(axis.kind == "S" for axis in axes):
+    spatial = [number for number, axis in enumerate(axes) if axis.kind == "S"]
+    if not spatial or any(axis.kind not in layout for axis in axes):
         return None
-    labels = [(layout.index(axis.kind), number) for number, axis in enumerate(axes)]
+    lane = spatial[-1] if lane_axis is None else lane_axis
+    order = [number for number in range(len(axes)) if number != lane] + [lane]
+    rows = [order.index(number) for number in _rows(program, block, lane)]
+    labels = [(layout.index(axis.kind), order.index(n)) for n, axis in enumerate(axes)]
+    axes = [axes[number] for number in order]
     pending = [
         (level, number)
         for level in reversed(range(len(layout)))
         for number in reversed(range(len(axes)))
         if axes[number].kind == layout[level] and layout.index(layout[level]) < level
     ]
-    goals = tuple(_goal(layout, axes, level, number) for level, number in pending)
+    if layout == "SSRS":
+        pending = [(level, n) for level, n in pending if n == len(axes) - 1 or n in rows]
+    goal = _register_goal if layout == "SSRS" else _goal
+    goals = tuple(goal(layout, axes, rows, level, number) for level, number in pending)
     return Tile(
-        name, layout, tuple(axes), tuple(labels), tuple(pending), goals, lanes, powers, attach
+        block=name,
+        layout=layout,
+        axes=tuple(axes),
+        labels=tuple(labels),
+        pending=tuple(pending),
+        goals=goals,
+        lanes=lanes,
+        rows=tuple(rows),
+        powers=powers,
+        attach=attach,
     )
 
 
-def _goal(layout: str, axes: list[Axis], level: int, number: int) -> int:
+def _rows(program: TensorIRProgram, block: Block, lane: int) -> list[int]:
+    """Numbers of the own loops that may become rows of a tile in registers, the innermost first."""
+    axes = spatial_axes(program, block)
+    found = [axis for axis in axes if axis.number == lane]
+    return [axis.number for axis in row_axes(block, axes, found[0])] if found else []
+
+
+def _register_goal(layout: str, axes: list[Axis], rows: list[int], level: int, number: int) -> int:
+    """The static choice where the innermost tile stays in registers for the whole sum.
+
+    Between it and the outermost loops stand all rows, so that what is loaded along the lanes stays
+    in the first caches.
+    """
+    lane = number == len(axes) - 1
+    if level == len(layout) - 1:
+        return REGISTER_LANES if lane else REGISTER_ROWS if number in rows else 1
+    return EVERYTHING if number in rows[:1] else 1
+
+
+def _goal(layout: str, axes: list[Axis], rows: list[int], level: int, number: int) -> int:
     """The static choice: two vectors by four rows in registers, eight terms of the sum, then blocks
     that fit into the first caches."""
     spatial = [i for i, axis in enumerate(axes) if axis.kind == "S"]
     from_last = len(spatial) - 1 - spatial.index(number) if axes[number].kind == "S" else 0
     if axes[number].kind == "R":
-        return 8 if number == len(axes) - 1 else 1
+        return 8 if number == max(i for i, a in enumerate(axes) if a.kind == "R") else 1
     if level == len(layout) - 1:
-        return (0, 4, 1, 1)[min(from_last, 3)]
+        return (VECTORS, 4, 1, 1)[min(from_last, 3)]
     if level == layout.index("S", 1):
         return (1, 4, 1, 1)[min(from_last, 3)]
     return 2 if from_last < 2 else 1

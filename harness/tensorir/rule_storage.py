@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 from tvm.ir.expr import TensorLoad
 from tvm.tirx import Add, BufferStore, Cast, FloatImm, For, IntImm, Mul
 
 from tirgym.harness.tensorir.facts import Facts, bits
-from tirgym.harness.tensorir.nest import Block, Buffer
+from tirgym.harness.tensorir.nest import REDUCE, Block, Buffer
 from tirgym.harness.tensorir.rule_limits import EVERYTHING, MAX_BLOCKS
 from tirgym.harness.transforms.bind import THREADS
 from tirgym.harness.transforms.store_precision import DTYPES
@@ -46,6 +46,7 @@ _ACCEPTED: dict[str, Callable[[Any], bool]] = {
     "StorageAlign": lambda t: 1 <= t.factor <= 1024 and 0 <= t.offset < t.factor,
     "TransformLayout": lambda t: t.axis >= 0 and t.factor >= 1,
     "PadEinsum": lambda t: 2 <= t.factor <= 64,
+    "PadAxis": lambda t: t.axis >= 0 and 2 <= t.factor <= 64,
     "Tensorize": lambda t: t.intrinsic in INTRINSICS,
     "Bind": lambda t: t.thread in THREADS,
     "StorePrecision": lambda t: t.dtype in DTYPES,
@@ -150,7 +151,7 @@ def mirrored_access(facts: Facts, t: Any, asked: int) -> int:
 
 
 def no_contraction(facts: Facts, t: Any, asked: int) -> int:
-    """PadEinsum of anything but an untouched sum of products in a nest of its own."""
+    """Padding of anything but an untouched sum of products in a nest of its own."""
     refused = ~facts.reduction
     for i in bits(asked & facts.reduction):
         if not (facts.once[i] and _untouched(facts, facts.blocks[i]) and _contracts(facts, i)):
@@ -203,25 +204,38 @@ def _loads(value: Any, buffer: int) -> bool:
 
 
 def _is_product(value: Any) -> bool:
-    """Loads, casts of loads, and products of them: zero wherever the padding is read."""
+    """Loads, casts of loads, and products of them and constants: zero wherever padding is read."""
     if type(value) is Mul:
-        return _is_product(value.a) and _is_product(value.b)
+        return (_is_product(value.a) and (_is_product(value.b) or _is_finite(value.b))) or (
+            _is_finite(value.a) and _is_product(value.b)
+        )
     if type(value) is Cast:
         return _is_product(value.value)
     return type(value) is TensorLoad
 
 
+def _is_finite(value: Any) -> bool:
+    return type(value) in (FloatImm, IntImm) and isfinite(float(value.value))
+
+
 def no_padding(facts: Facts, t: Any, asked: int) -> int:
-    """PadEinsum with nothing to pad, too much to pad, or no room for the copies."""
+    """Padding with nothing to pad, of a sum whose terms are no zeros there, with too much to pad, or no room for the copies."""
     refused = 0
     for i in bits(asked & facts.all_blocks):
         facts_i = facts.blocks[i].facts
-        padded = [
-            -(-e // t.factor) * t.factor if e >= t.factor else e for e in facts_i.iter_extents
-        ]
-        growth = prod(padded) / prod(facts_i.iter_extents)
+        extents = facts_i.iter_extents
+        multiples = t.multiples(extents)
+        padded = [-(-e // m) * m for e, m in zip(extents, multiples, strict=True)]
+        growth = prod(padded) / prod(extents)
         copies = len(facts_i.reads) + len(facts_i.writes)
-        if not 1 < growth <= MAX_PADDED or len(facts.blocks) + copies > MAX_BLOCKS:
+        used = {h for read in facts_i.reads for start, _ in read.region for h in start.coefficients}
+        unread = any(
+            kind == REDUCE and m > e and handle not in used
+            for handle, kind, e, m in zip(
+                facts_i.iter_handles, facts_i.iter_types, extents, padded, strict=True
+            )
+        )
+        if unread or not 1 < growth <= MAX_PADDED or len(facts.blocks) + copies > MAX_BLOCKS:
             refused |= 1 << i
     return refused
 

@@ -78,6 +78,7 @@ MARKS = ("Vectorize", "Parallel", "Unroll", "UnrollPragma")
 MOVES = ("ComputeAt", "ReverseComputeAt")
 INLINES = ("ComputeInline", "ReverseComputeInline")
 STAGES = ("CacheRead", "CacheWrite")
+PADDING = ("PadEinsum", "PadAxis")
 STORAGE = ("SetScope", "StorageAlign", "TransformLayout", "StorePrecision")
 
 RULES: tuple[Rule, ...] = (
@@ -99,6 +100,7 @@ RULES: tuple[Rule, ...] = (
             "StorageAlign",
             "TransformLayout",
             "PadEinsum",
+            "PadAxis",
             "Tensorize",
             "Bind",
             "StorePrecision",
@@ -109,7 +111,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "loop cap",
         f"the program has {limits.MAX_LOOPS} loops already",
-        ("Split", *STAGES, "DecomposeReduction", "RFactor", "PadEinsum"),
+        ("Split", *STAGES, "DecomposeReduction", "RFactor", *PADDING),
         limits.too_many_loops,
     ),
     Rule(
@@ -363,6 +365,7 @@ RULES: tuple[Rule, ...] = (
             "ReverseComputeInline",
             "RFactor",
             "PadEinsum",
+            "PadAxis",
             "Tensorize",
         ),
         storage.annotated_block,
@@ -390,14 +393,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "contraction",
         "the block is not an untouched sum of products in a loop nest of its own",
-        ("PadEinsum",),
+        PADDING,
         storage.no_contraction,
     ),
     Rule(
         "padding",
-        f"nothing needs padding, it would grow the work over {storage.MAX_PADDED} times, or there "
-        "is no room for the copies",
-        ("PadEinsum",),
+        f"nothing needs padding, no operand would be zero there, it would grow the work over "
+        f"{storage.MAX_PADDED} times, or there is no room for the copies",
+        PADDING,
         storage.no_padding,
         by_row=True,
     ),

@@ -377,6 +377,7 @@ SHORTCUTS: Mapping[str, Callable[[Facts, Any, int], Verdict]] = {
     "TransformLayout": always,
     "PadEinsum": always,
     "VectorMath": always,
+    "PadAxis": always,
 }
 """Shortcut by class name; transforms without one are always tried."""
 

@@ -54,6 +54,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ("StorageAlign", "tirgym.harness.transforms.storage_align:StorageAlign"),
     ("TransformLayout", "tirgym.harness.transforms.transform_layout:TransformLayout"),
     ("PadEinsum", "tirgym.harness.transforms.pad_einsum:PadEinsum"),
+    ("PadAxis", "tirgym.harness.transforms.pad_axis:PadAxis"),
     ("Tensorize", "tirgym.harness.transforms.tensorize:Tensorize"),
     ("VectorMath", "tirgym.harness.transforms.vector_math:VectorMath"),
     ("Bind", "tirgym.harness.transforms.bind:Bind"),

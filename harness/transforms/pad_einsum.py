@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,11 +49,14 @@ class PadEinsum(Transform):
             for factor in FACTORS:
                 yield cls(block, factor)
 
+    def multiples(self, extents: Sequence[int]) -> list[int]:
+        """What the extent of each iterator becomes a multiple of."""
+        return [self.factor if extent >= self.factor else 1 for extent in extents]
+
     def apply_to(self, schedule: Schedule, at: Handles) -> None:
         """Mutate `schedule`."""
         extents = at.nest.blocks[self.block].facts.iter_extents
-        padding = [self.factor if extent >= self.factor else 1 for extent in extents]
-        ffi.SchedulePadEinsum(schedule, at.block(self.block), padding)
+        ffi.SchedulePadEinsum(schedule, at.block(self.block), self.multiples(extents))
 
     @property
     def node(self) -> NodeRef:

@@ -64,7 +64,7 @@ def test_threads_add_questions_about_parallel_loops(kernel: str) -> None:
 
 def test_every_question_is_well_formed_and_has_few_options() -> None:
     kinds = set()
-    for kernel in ("matmul_bias_gelu", "softmax", "conv2d_padded", "transpose"):
+    for kernel in ("matmul", "matmul_bias_gelu", "softmax", "conv2d_padded", "transpose"):
         walk, agent = design_space(start(kernel)), RandomAgent(3)
         while walk.question is not None:
             question = walk.question
@@ -132,7 +132,7 @@ def test_options_out_of_range_are_refused_in_one_line() -> None:
 
 def test_values_that_are_no_option_give_way_to_the_nearest() -> None:
     walk = design_space(start("matmul"))
-    done = walk.finish({"c.sketch": 1, "c.tile.j.5": 23})
+    done = walk.finish({"c.pad.j": 1, "c.sketch": 1, "c.tile.j.5": 23})
     assert next(a.value for a in done.answers if a.key == "c.tile.j.5") == 22
 
 

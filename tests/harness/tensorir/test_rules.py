@@ -45,6 +45,7 @@ CASES: dict[str, list[Case]] = {
         Case("chain", "", "StorageAlign(block=0, factor=16, offset=16)"),
         Case("chain", "", "TransformLayout(block=0, axis=0, factor=0)"),
         Case("matmul", "", "PadEinsum(block=0, factor=1)"),
+        Case("matmul", "", "PadAxis(block=0, axis=0, factor=1)"),
         Case("byte_dots", "", "Tensorize(loop=0, intrinsic='no_such')"),
         Case("chain", "", "StorePrecision(block=0, dtype='int8')", hole=True),
     ],
@@ -240,7 +241,9 @@ CASES: dict[str, list[Case]] = {
         Case("row_max", "", "PadEinsum(block=0, factor=16)", True, shape=(("m", 7), ("n", 30))),
     ],
     "padding": [
-        Case("matmul", "", "PadEinsum(block=0, factor=8)", shape=(("m", 16), ("n", 24), ("k", 32)))
+        Case("matmul", "", "PadEinsum(block=0, factor=8)", shape=(("m", 16), ("n", 24), ("k", 32))),
+        Case("matmul", "", "PadAxis(block=0, axis=3, factor=16)"),
+        Case("multiplied", "", "PadAxis(block=0, axis=1, factor=8)", hole=True),
     ],
     "instruction exists": [
         Case(

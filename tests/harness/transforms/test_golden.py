@@ -63,6 +63,9 @@ CASES = {
     "StorageAlign": Case("chain", "", "StorageAlign(block=0, factor=64, offset=16)"),
     "TransformLayout": Case("chain", "", "TransformLayout(block=0, axis=1, factor=8)"),
     "PadEinsum": Case("matmul", "", "PadEinsum(block=0, factor=8)", {"m": 15, "n": 24, "k": 30}),
+    "PadAxis": Case(
+        "matmul", "", "PadAxis(block=0, axis=1, factor=16)", {"m": 15, "n": 24, "k": 30}
+    ),
     "Tensorize": Case(
         "byte_dots",
         "Split(loop=1, factor=16); Split(loop=3, factor=4); Reorder(loop=2); "
