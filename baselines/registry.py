@@ -17,6 +17,7 @@ AGENTS: Mapping[str, str] = {
     "greedy": "tirgym.baselines.greedy:GreedyAgent",
     "beam": "tirgym.baselines.beam:BeamAgent",
     "evolutionary": "tirgym.baselines.evolutionary:EvolutionaryAgent",
+    "mcts": "tirgym.baselines.mcts:MCTSAgent",
 }
 """Name → "module:Class"; imported only when asked for."""
 

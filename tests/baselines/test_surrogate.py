@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tirgym.baselines.surrogate import PRIOR, pick, posterior
+from tirgym.baselines.surrogate import PRIOR, pick, posterior, posterior_mean
 
 GRID = np.linspace(0.0, 1.0, 21)[:, None]
 NOTHING = np.zeros((0, 1))
@@ -51,3 +51,10 @@ def test_identical_rows_do_not_break_it() -> None:
     mean, covariance = posterior(same, np.zeros((2, 2)), np.array([0.3, 0.3]))
     assert mean == pytest.approx(0.3)
     assert np.isfinite(covariance).all()
+
+
+def test_the_mean_alone_is_the_mean() -> None:
+    rng = np.random.default_rng(0)
+    rows, known, residuals = rng.random((30, 4)), rng.random((7, 4)), rng.normal(size=7)
+    mean, _ = posterior(rows, known, residuals)
+    assert posterior_mean(rows, known, residuals) == pytest.approx(mean)
