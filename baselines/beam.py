@@ -121,7 +121,7 @@ class _Run:
     def play(self) -> None:
         """Rounds of beam and batch until the budget is spent or nothing new turns up."""
         start = self._node(self.search.start, None)
-        if not self._measure(start):
+        if not self._measure([start]):
             return
         fruitless = 0
         while fruitless < self.args.fruitless and not self.search.out_of_time():
@@ -132,9 +132,8 @@ class _Run:
                 self._beam(self._elite(), self.args.polish, mutating=True)
             batch = self._batch()
             fruitless = 0 if batch else fruitless + 1
-            for node in batch:
-                if self.search.out_of_time() or not self._measure(node):
-                    return
+            if not self._measure(batch):
+                return
 
     # -- the beam ---------------------------------------------------------------------------
 
@@ -224,21 +223,22 @@ class _Run:
         rest = [node for i, node in enumerate(asked) if i not in chosen] + others
         return [asked[i] for i in picked], rest
 
-    def _measure(self, node: _Node) -> bool:
+    def _measure(self, nodes: list[_Node]) -> bool:
         """Ask the evaluator; False once the budget is spent.
 
         Times are taken as naive time over speedup, so that a machine that changes its pace moves
         no program against another. What did not pass is held for no faster than the unscheduled
         program, so that its surroundings lose their attraction.
         """
-        evaluation = self.search.evaluate(node.program)
-        if evaluation is None:
-            return False
-        if not self.known and evaluation.measurement is not None:
-            self.naive = math.log(evaluation.measurement.latency_us)
-        speedup = evaluation.speedup or 1.0 / (evaluation.slowdown_limit or 1.0)
-        self.known[node.program.ir_key] = (node, self.naive - math.log(speedup))
-        return True
+        answered = 0
+        programs = [node.program for node in nodes]
+        for node, evaluation in zip(nodes, self.search.evaluate_many(programs), strict=False):
+            if not self.known and evaluation.measurement is not None:
+                self.naive = math.log(evaluation.measurement.latency_us)
+            speedup = evaluation.speedup or 1.0 / (evaluation.slowdown_limit or 1.0)
+            self.known[node.program.ir_key] = (node, self.naive - math.log(speedup))
+            answered += 1
+        return answered == len(nodes)
 
     def _elite(self) -> list[_Node]:
         """The fastest programs, each machine code once."""

@@ -134,7 +134,7 @@ class _Run:
         static = self._build(lambda question: question.default)
         self.seen[static.program.ir_key] = static
         self.share = min(1.0, self.args.answers / max(1, len(static.values)))
-        if not self._measure(static):
+        if not self._measure([static]):
             return
         for _ in range(max(1, round(self.share * self.args.samples))):
             self._join(self._sample())
@@ -147,9 +147,8 @@ class _Run:
                 self._breed()
             batch = self._batch()
             fruitless = 0 if batch else fruitless + 1
-            for individual in batch:
-                if self.search.out_of_time() or not self._measure(individual):
-                    return
+            if not self._measure(batch):
+                return
             stale = 0 if self._best() < best - math.log1p(self.args.gain) else stale + 1
             best = self._best() if stale == 0 else best
             if 0 < self.args.patience <= stale:
@@ -297,18 +296,20 @@ class _Run:
             del self.pool[individual.program.ir_key]
         return batch
 
-    def _measure(self, individual: _Individual) -> bool:
+    def _measure(self, individuals: list[_Individual]) -> bool:
         """Ask the evaluator; False once the budget is spent.
 
         What did not pass is held for no faster than the unscheduled program.
         """
-        self.search.decided[individual.program.ir_key] = individual.values
-        evaluation = self.search.evaluate(individual.program)
-        if evaluation is None:
-            return False
-        speedup = evaluation.speedup or 1.0 / (evaluation.slowdown_limit or 1.0)
-        self.known.append((individual, self.naive - math.log(speedup)))
-        return True
+        for individual in individuals:
+            self.search.decided[individual.program.ir_key] = individual.values
+        answers = self.search.evaluate_many([individual.program for individual in individuals])
+        answered = 0
+        for individual, evaluation in zip(individuals, answers, strict=False):
+            speedup = evaluation.speedup or 1.0 / (evaluation.slowdown_limit or 1.0)
+            self.known.append((individual, self.naive - math.log(speedup)))
+            answered += 1
+        return answered == len(individuals)
 
     def _ranked(self) -> list[tuple[_Individual, float]]:
         return sorted(self.known, key=lambda item: (item[1], *_rank(item[0])))

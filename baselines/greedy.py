@@ -61,12 +61,11 @@ class GreedyAgent:
         best = evaluation.speedup or 0.0
         while True:
             following: Program | None = None
-            for step in self._promising(search, program):
-                if search.out_of_time():
-                    return False
-                evaluation = search.evaluate(step)
-                if evaluation is None:
-                    return False
+            steps = self._promising(search, program)
+            answers = list(search.evaluate_many(steps))
+            if len(answers) < len(steps):
+                return False
+            for step, evaluation in zip(steps, answers, strict=True):
                 if (evaluation.speedup or 0.0) > best * self.args.gain:
                     following, best = step, evaluation.speedup or 0.0
             if following is None:

@@ -102,10 +102,8 @@ class _Rounds:
         from tvm.s_tir.meta_schedule.runner import RunnerResult
 
         results = []
-        for candidate in batch:
-            evaluation = self.search.evaluate(self._program(candidate))
-            if evaluation is None:
-                return False
+        answers = self.search.evaluate_many([self._program(candidate) for candidate in batch])
+        for candidate, evaluation in zip(batch, answers, strict=False):
             seconds = _seconds(evaluation)
             results.append(
                 RunnerResult([seconds], None)
@@ -113,6 +111,8 @@ class _Rounds:
                 else RunnerResult(None, evaluation.message or evaluation.status.value)
             )
             self._commit(candidate, seconds)
+        if len(results) < len(batch):
+            return False
         self.context.notify_runner_results(batch, results)
         self.model.update(self.context, list(batch), results)
         return True

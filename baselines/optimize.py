@@ -144,12 +144,14 @@ def optimize(
     verify_top: int = 3,
     agent_options: Mapping[str, Any] | None = None,
     recorder: Recorder | None = None,
+    patience: int | None = None,
 ) -> OptimizeResult:
     """Search for a faster program of `workload` and verify it.
 
     `workload` is a workload, a URI, or what `load_workload` takes; `agent` a name of the agent
-    table, "package.module:Class", or an agent. `trials` and `seconds` limit the search; the
-    verification comes on top. `out` gets the trace: whenever the best improves it is written whole,
+    table, "package.module:Class", or an agent. `trials` and `seconds` limit the search, and
+    `patience` ends it after so many trials in a row without a gain of 5 %; the verification comes
+    on top. `out` gets the trace: whenever the best improves it is written whole,
     marked "unverified", and at the end with the verified number. Ctrl-C ends the search early;
     what was found is verified and returned. `recorder` gets every verdict, such as a `RunRecord`.
     `store`, `evaluator`, `vocabulary` and `cost` are those of CompileHarness.
@@ -169,7 +171,7 @@ def optimize(
     ) as harness:
         start = harness.load_ir(workload)
         report = _Report(harness, agent.name, seed, trials, began, out, progress, recorder)
-        run = harness.search_run(Budget(trials, seconds), seed, report.on_trial)
+        run = harness.search_run(Budget(trials, seconds, patience), seed, report.on_trial)
         setup_s = time.monotonic() - began
         run.run(agent)
         search_s = time.monotonic() - began - setup_s

@@ -25,6 +25,8 @@ class Args:
 
     max_depth: int = 16
     """longest walk, in transforms"""
+    batch: int = 16
+    """walks whose end points are measured together"""
     fruitless: int = 200
     """walks in a row that end in a known program before the agent gives up"""
 
@@ -55,20 +57,29 @@ class RandomAgent:
 
     def __init__(self, **options: Any) -> None:
         self.args = Args(**options)
-        if self.args.max_depth < 1:
-            raise InvalidValueError("max_depth", self.args.max_depth, "at least 1")
+        for field in ("max_depth", "batch"):
+            if getattr(self.args, field) < 1:
+                raise InvalidValueError(field, getattr(self.args, field), "at least 1")
 
     def run(self, search: Search) -> None:
         """Spend the budget."""
         seen = {search.start.ir_key}
-        fruitless = 0
-        while fruitless < self.args.fruitless and not search.out_of_time():
+        while batch := self._walks(search, seen):
+            if sum(1 for _ in search.evaluate_many(batch)) < len(batch):
+                return
+
+    def _walks(self, search: Search, seen: set[str]) -> list[Program]:
+        """End points of walks that are not in `seen`, which grows; none after `fruitless` walks in
+        a row or when time is up."""
+        programs: list[Program] = []
+        fruitless, wanted = 0, min(self.args.batch, max(1, search.remaining_trials()))
+        while len(programs) < wanted and fruitless < self.args.fruitless:
+            if search.out_of_time():
+                break
             depth = int(search.rng.integers(1, self.args.max_depth + 1))
             program = random_walk(search.start, search, depth)
-            if program.ir_key in seen:
-                fruitless += 1
-                continue
-            fruitless = 0
-            seen.add(program.ir_key)
-            if search.evaluate(program) is None:
-                return
+            fruitless = fruitless + 1 if program.ir_key in seen else 0
+            if program.ir_key not in seen:
+                seen.add(program.ir_key)
+                programs.append(program)
+        return programs

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.agent import Agent
+from tirgym.harness.branches import Branches
 
-__all__ = ["AGENTS", "make_agent"]
+__all__ = ["AGENTS", "make_agent", "make_branches"]
 
 AGENTS: Mapping[str, str] = {
     "random": "tirgym.baselines.random_walk:RandomAgent",
@@ -41,6 +42,12 @@ def make_agent(name: str, **options: Any) -> Agent:
             if option not in accepted:
                 raise UnknownNameError(f"option of agent {name}", option, accepted)
     return cast(Agent, made(**options))
+
+
+def make_branches(name: str, number: int, **options: Any) -> Agent:
+    """`number` agents called `name` that explore side by side (see `Branches`); one is itself."""
+    agents = [make_agent(name, **options) for _ in range(number)]
+    return agents[0] if number == 1 else Branches(agents)
 
 
 def _load(where: str) -> type:

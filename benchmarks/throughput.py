@@ -3,7 +3,8 @@
 Section "static": fresh random episodes of `tirgym/ScheduleStatic-v0` (dict observation, exact mask,
 static cost), every state new, against the plain way in the same run: every action of the table
 whose nodes exist tried on a copy, and a structural walk over the whole IR. Section "measured":
-rounds of build, training gate and timing on one matmul, and what of them is overhead. Ratios of
+rounds of build, training gate and timing on one matmul, handed over in batches (the next program is
+built while one is timed) and one by one in the same run, and what of a round is overhead. Ratios of
 one run mean something on a busy machine; absolute numbers do not.
 """
 
@@ -38,6 +39,10 @@ _BATCH = 10
 """episodes between two looks at the plain way, so that neither spoils the other's caches much"""
 _REFUSED = (RuntimeError, ValueError, TypeError, IndexError, StopIteration)
 """What an impossible transform raises when nothing was asked before."""
+MEASURED_BATCH = 20
+"""Programs that the measured section hands over together."""
+SETTLING = 2
+"""Programs for each of two workers before anything is counted."""
 PHASES = ("apply", "walk", "mask", "key", "cost", "encode", "observe")
 
 
@@ -85,16 +90,23 @@ class MemoryReport:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredReport:
-    """Measured rounds on one kernel through the local evaluator."""
+    """Measured rounds on one kernel through the local evaluator, the same programs both ways."""
 
     workload: str
     rounds: int
     passed: int
     rounds_per_s: float
+    """`evaluate_many`: the next program is built while one is timed"""
+    batch: int
+    """programs handed over together"""
+    one_by_one_per_s: float
+    """`evaluate`, one call after the other"""
+    ratio: float
+    """rounds_per_s / one_by_one_per_s"""
     overhead_share: float
-    """share of a round outside compiler, gate and timed runs, median"""
+    """share of a round outside compiler, gate and timed runs, one by one, median"""
     phases_ms: dict[str, float]
-    """mean ms of one round by phase"""
+    """mean ms of one round by phase, one by one"""
 
 
 class _TensorIR(Protocol):
@@ -293,40 +305,67 @@ def memory(episodes: int = 2000, kernels: Sequence[str] = KERNELS) -> MemoryRepo
     return MemoryReport(episodes, round(warm, 1), round(end, 1))
 
 
-def measured(rounds: int = 40, kernel: str = "matmul") -> MeasuredReport:
-    """Measure random tilings of `kernel` (a matmul), no program twice."""
+def measured(
+    rounds: int = 40, kernel: str = "matmul", batch: int = MEASURED_BATCH
+) -> MeasuredReport:
+    """Measure random tilings of `kernel` (a matmul), no program twice, in turns with and without a
+    pipeline; each way has an evaluator and a store of its own. Set-up is left out."""
     from tirgym.harness.local_evaluator import LocalEvaluator
 
-    rng = np.random.default_rng(3)
-    evaluations: list[Evaluation] = []
-    seconds = 0.0
-    with LocalEvaluator(store=":memory:") as evaluator:
-        env = ScheduleEnv(kernel, reward="measured", evaluator=evaluator, max_steps=6)
-        env.reset(seed=0)
-        evaluator.evaluate(env.program)  # starts the worker, prepares inputs and references
-        seen: set[str] = {env.program.ir_key}
-        while len(evaluations) < rounds:
-            program = _random_tiling(env, rng)
-            if program.ir_key in seen:
-                continue
-            seen.add(program.ir_key)
-            began = time.perf_counter()
-            evaluation = evaluator.evaluate(program)
-            seconds += time.perf_counter() - began
-            evaluations.append(evaluation)
-    shares = [e.phases.overhead_s / e.phases.total_s for e in evaluations if e.phases.total_s]
-    names = [name for name in asdict(evaluations[0].phases)]
+    env = ScheduleEnv(kernel, reward="static", max_steps=6)
+    env.reset(seed=0)
+    programs = _random_tilings(env, rounds + 2 * SETTLING)
+    warm, programs = programs[rounds:], programs[:rounds]
+    with LocalEvaluator(store=":memory:") as many, LocalEvaluator(store=":memory:") as one:
+        ways = (_Way(many.evaluate_many), _Way(lambda batch: map(one.evaluate, batch)))
+        for way in ways:  # starts the workers, prepares inputs and references
+            list(way.evaluate([env.program, *warm]))
+        for first in range(0, rounds, batch):
+            for way in ways if first // batch % 2 == 0 else ways[::-1]:
+                way.play(programs[first : first + batch])
+    pipelined, single = ways
+    phases = [asdict(e.phases) for e in single.evaluations]
+    shares = [e.phases.overhead_s / e.phases.total_s for e in single.evaluations]
+    fast, slow = rounds / pipelined.seconds, rounds / single.seconds
     return MeasuredReport(
         workload=env.program.workload.uri,
-        rounds=len(evaluations),
-        passed=sum(e.passed for e in evaluations),
-        rounds_per_s=round(rounds / seconds, 2),
+        rounds=rounds,
+        passed=sum(e.passed for e in pipelined.evaluations),
+        rounds_per_s=round(fast, 2),
+        batch=batch,
+        one_by_one_per_s=round(slow, 2),
+        ratio=round(fast / slow, 2),
         overhead_share=round(statistics.median(shares), 3),
         phases_ms={
-            name: round(1e3 * statistics.fmean(getattr(e.phases, name) for e in evaluations), 2)
-            for name in names
+            name: round(1e3 * statistics.fmean(phase[name] for phase in phases), 2)
+            for name in phases[0]
         },
     )
+
+
+@dataclass
+class _Way:
+    """One way to evaluate programs, its answers and its wall seconds."""
+
+    evaluate: Callable[[Sequence[Program]], Iterator[Evaluation]]
+    evaluations: list[Evaluation] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def play(self, programs: Sequence[Program]) -> None:
+        """Evaluate a batch."""
+        began = time.perf_counter()
+        self.evaluations += self.evaluate(programs)
+        self.seconds += time.perf_counter() - began
+
+
+def _random_tilings(env: ScheduleEnv, number: int) -> list[Program]:
+    """`number` different programs."""
+    rng = np.random.default_rng(3)
+    found: dict[str, Program] = {env.program.ir_key: env.program}
+    while len(found) <= number:
+        program = _random_tiling(env, rng)
+        found.setdefault(program.ir_key, program)
+    return list(found.values())[1:]
 
 
 def _random_tiling(env: ScheduleEnv, rng: np.random.Generator) -> Program:

@@ -9,10 +9,10 @@ from typing import Any
 
 from tirgym.harness.backend import backend
 from tirgym.harness.hardware import compiler_versions, fingerprint, roofline_floor_us
+from tirgym.harness.outcome import Anchor
 from tirgym.harness.portable import callables_of, kernel_digest, to_bytes
 from tirgym.harness.store import Context
 from tirgym.harness.target import Target
-from tirgym.harness.workbench import Anchor
 from tirgym.kernels_suite.kernel import Shape, Workload
 from tirgym.kernels_suite.problem import build_of, bytes_of, flops_of
 from tirgym.kernels_suite.registry import LOCAL_SUITE
@@ -92,5 +92,4 @@ class Desk:
         self.workload_bytes = to_bytes(_portable(workload), *callables_of(workload.kernel).values())
         self.floor_us = floor_us(workload, target)
         self.anchors: list[Anchor] = []
-        self.prepared = False
         self.naive_key, self.naive_s = "", 0.0

@@ -94,7 +94,7 @@ class PhaseTimes:
     timed_runs_s: float = 0.0
     """part of `timing_s` inside the two kernels"""
     waited_s: float = 0.0
-    """for another process on this machine to end its timing"""
+    """for its turn: for another program, or another process on this machine, to end its timing"""
 
     @property
     def overhead_s(self) -> float:

@@ -1,28 +1,26 @@
-"""`EvaluationRun`: the one order of an evaluation, and what becomes of everything that goes wrong."""
+"""`EvaluationRun`: the one order of an evaluation."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from itertools import takewhile
 
-from tirgym.errors import EvaluationError, WorkerDiedError
-from tirgym.harness.backend import backend
-from tirgym.harness.channel import DeadlineError
+from tirgym.harness.attempt import Attempt
 from tirgym.harness.evaluation import Evaluation, Level, PhaseTimes
+from tirgym.harness.lane import Lane
+from tirgym.harness.outcome import Outcome
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
+from tirgym.harness.steps import Steps, Turn
 from tirgym.harness.store import SETTLED, Context, Record, Store
-from tirgym.harness.workbench import Outcome
-from tirgym.harness.worker import RemoteError, Worker
-from tirgym.harness.worker_process import is_out_of_memory
+from tirgym.harness.worker import Worker
 from tirgym.harness.workshop import Workshop
 
-__all__ = ["Attempt", "EvaluationRun", "static_finding"]
+__all__ = ["EvaluationRun", "static_finding"]
 
-_NOT_THE_PROGRAM = ("inputs", "lock")
-"""Phases in which the candidate does not run."""
 _REJECTED = (Status.WRONG_RESULT, Status.FLAKY, Status.COMPILE_ERROR)
 
 
@@ -46,111 +44,13 @@ def static_finding(program: Program, size_only: bool = False) -> str:
     return "; ".join(str(finding) for finding in errors_only(static_checks(program)))
 
 
-class Attempt:
-    """One program in a worker: whatever happens there becomes an `Outcome`."""
-
-    def __init__(self, workshop: Workshop, program: Program) -> None:
-        self.workshop, self.program, self.limits = workshop, program, workshop.limits
-        self.desk = workshop.desk(program.workload, program.target)
-        self.phase = "build"
-        self.code_key = ""
-        self.build_s = 0.0
-
-    def run(self, work: Callable[[Worker], Outcome]) -> Outcome:
-        """`work` in a ready worker.
-
-        A crash may be the late fault of an earlier program: it has to happen in a new worker too.
-        Raises EvaluationError for what is not the program's doing.
-        """
-        while True:
-            worker, new = self.workshop.worker(self.desk)
-            outcome = self._once(worker, work)
-            if new or outcome.status not in (Status.CRASH, Status.OUT_OF_MEMORY):
-                return outcome
-
-    def _once(self, worker: Worker, work: Callable[[Worker], Outcome]) -> Outcome:
-        self.phase = "build"
-        try:
-            outcome = work(worker)
-        except RemoteError as error:
-            return self._survived(error)
-        except DeadlineError:
-            self._discard()
-            if self.phase in _NOT_THE_PROGRAM:
-                text = f"{self.phase} phase of {self.desk.workload} took too long"
-                raise EvaluationError(text) from None
-            text = f"{self.phase} did not end in {self.allowed(self.phase):.3g} s"
-            return Outcome(Status.TIMEOUT, message=text)
-        except WorkerDiedError as error:
-            self._discard()
-            memory = is_out_of_memory(str(error))
-            status = Status.OUT_OF_MEMORY if memory else Status.CRASH
-            return Outcome(status, message=f"{self.phase}: the worker died: {error}")
-        except BaseException:  # Ctrl-C among them: the worker may be in the middle of anything
-            self._discard()
-            raise
-        if outcome.tainted:
-            self._discard()
-        return outcome
-
-    def _survived(self, error: RemoteError) -> Outcome:
-        """An exception that the worker outlived."""
-        text = f"{self.phase}: {error.message}"
-        if error.kind == "memory":
-            self._discard()
-            return Outcome(Status.OUT_OF_MEMORY, message=text)
-        if self.phase == "build":
-            return Outcome(Status.COMPILE_ERROR, message=text)
-        self._discard()
-        if self.phase in _NOT_THE_PROGRAM:
-            raise EvaluationError(text)
-        return Outcome(Status.CRASH, message=text)
-
-    def _discard(self) -> None:
-        self.workshop.discard(self.desk.target)
-
-    def build(self, worker: Worker) -> str:
-        """Compile; answers the module's text and sets `code_key`."""
-        text = backend(self.desk.target.backend).module_json(self.program)
-        answer: tuple[str, float] = worker.call(
-            "build", self.desk.key, text, timeout_s=self.limits.build_s
-        )
-        self.code_key, self.build_s = answer
-        return text
-
-    def load(self, worker: Worker) -> None:
-        """JIT-link what was built."""
-        seconds: float = worker.call(
-            "load", self.desk.key, self.code_key, timeout_s=self.limits.build_s
-        )
-        self.build_s += seconds
-
-    def in_phases(self, worker: Worker, operation: str, *arguments: Any) -> Any:
-        """Call an operation that notes its phases, each with its own timeout."""
-
-        def on_note(phase: str) -> float:
-            self.phase = phase
-            return self.allowed(phase)
-
-        timeout_s = self.limits.prepare_s
-        return worker.call(
-            operation, self.desk.key, *arguments, timeout_s=timeout_s, on_note=on_note
-        )
-
-    def allowed(self, phase: str) -> float:
-        """Timeout of a phase, in seconds."""
-        slow_s = max(self.limits.slow_floor_s, self.limits.slowdown * self.desk.naive_s)
-        return {
-            "build": self.limits.build_s,
-            "inputs": self.limits.prepare_s,
-            "gate": self.limits.gate_s + 20 * slow_s,
-            "lock": self.limits.lock_s,
-            "timing": self.limits.timing_s,
-        }[phase]
-
-
 class EvaluationRun:
-    """One evaluation: look up, check statically, build, look up again, gate and time, store."""
+    """One evaluation: look up, check statically, build, look up again, gate and time, store.
+
+    Its steps up to the gate may run while earlier programs are judged; timing, and whatever is
+    written or answered, waits for its turn. `begun` are the runs on their way, in order: what an
+    earlier one builds is not gated a second time.
+    """
 
     def __init__(
         self,
@@ -161,58 +61,100 @@ class EvaluationRun:
         level: Level,
         fresh: bool,
         verify: bool,
+        begun: Sequence[EvaluationRun],
     ) -> None:
-        self.verify = verify
+        self.verify, self.begun = verify, begun
         self.workshop, self.store, self.context = workshop, store, context
         self.program, self.level, self.fresh = program, level, fresh
         self.started = time.perf_counter()
         self.ir_key = program.ir_key
         self.code_key = ""
-        self.static_s = 0.0
-        self.build_s = 0.0
+        self.static_s = self.build_s = self.waited_s = 0.0
 
-    def evaluation(self) -> Evaluation:
+    def steps(self) -> Steps[Evaluation]:
         """The answer."""
-        if not self.fresh:
+        if any(run.ir_key == self.ir_key for run in self.ahead()):
+            yield from self.turn(Turn.FIRST)
+        stored = self.known()
+        if stored is not None:
+            yield from self.turn(Turn.ASKED)
             self.remember()
-            known = self.store.code_key(self.context, self.ir_key)
-            stored = self.stored(known or f"ir:{self.ir_key}")
-            if stored is not None:
-                return self.finished(stored.evaluation(self.ir_key))
+            return self.finished(stored.evaluation(self.ir_key))
         began = time.perf_counter()
         finding = static_finding(self.program, size_only=not self.verify)
         self.static_s = time.perf_counter() - began
         if finding:
+            yield from self.turn(Turn.ASKED)
             return self.finished(self.settle(Outcome(Status.ILLEGAL, message=finding)))
         attempt = Attempt(self.workshop, self.program)
-        found: list[Record] = []
-
-        def work(worker: Worker) -> Outcome:
-            text = attempt.build(worker)
-            if not self.fresh:
-                self.store.put_code_key(self.context, self.ir_key, attempt.code_key)
-                stored = self.stored(attempt.code_key)
-                if stored is not None:
-                    found.append(stored)
-                    return Outcome(stored.status)
-            attempt.load(worker)
-            return self.gate_and_time(attempt, worker, text)
-
-        outcome = attempt.run(work)
-        self.code_key, self.build_s = attempt.code_key, attempt.build_s
-        if found:
-            return self.finished(found[0].evaluation(self.ir_key))
+        outcome = yield from attempt.run(partial(self.judged, attempt))
+        self.build_s = attempt.build_s
+        yield from self.turn(Turn.ASKED)
+        stored = self.stored(self.code_key) if self.code_key else None
+        if stored is not None:
+            self.remember()
+            return self.finished(stored.evaluation(self.ir_key))
         return self.finished(self.settle(outcome), outcome)
 
+    def judged(self, attempt: Attempt, lane: Lane, worker: Worker) -> Steps[Outcome]:
+        """The worker's part; of code with a stored verdict only as much as its key needs."""
+        text = yield from attempt.build(worker)
+        self.code_key = attempt.code_key
+        if not self.fresh and any(run.code_key == self.code_key for run in self.ahead()):
+            yield from self.turn(Turn.FIRST)
+        stored = self.stored(self.code_key)
+        if stored is not None:
+            return Outcome(stored.status)
+        yield from attempt.load(worker)
+        number = self.workshop.next_number()
+        gated: Outcome = yield from attempt.in_phases(
+            worker, "gate", self.code_key, self.level, number
+        )
+        if gated.status is not Status.PASSED:
+            return gated
+        yield from self.turn(Turn.FIRST)
+        if self.stored(self.code_key) is not None:
+            return gated
+        yield from lane.share_anchors(worker, attempt.desk)
+        outcome: Outcome = yield from attempt.in_phases(
+            worker, "time", self.code_key, attempt.desk.floor_us
+        )
+        if outcome.anchor is not None:
+            anchor = replace(outcome.anchor, module_json=text)
+            attempt.desk.anchors.append(anchor)
+            yield from lane.add_anchor(worker, attempt.desk, anchor, self.code_key)
+        return outcome
+
+    def ahead(self) -> Iterator[EvaluationRun]:
+        """The runs that were begun earlier and are not finished."""
+        return takewhile(lambda run: run is not self, self.begun)
+
+    def turn(self, turn: Turn) -> Steps[None]:
+        """Wait for `turn`."""
+        began = time.perf_counter()
+        yield turn
+        self.waited_s += time.perf_counter() - began
+
+    def known(self) -> Record | None:
+        """The verdict that may be used again without a build."""
+        code_key = None if self.fresh else self.store.code_key(self.context, self.ir_key)
+        return self.stored(code_key or f"ir:{self.ir_key}")
+
     def remember(self) -> None:
-        """Note how the program is made, so that models can learn from its verdict."""
-        if self.store.read_only or self.store.transforms(self.context, self.ir_key) is not None:
+        """Note what the program compiles to, and how it is made, so that models can learn from its
+        verdict."""
+        if self.fresh or self.store.read_only:
             return
-        steps = tuple(map(str, self.program.steps))
-        self.store.put_transforms(self.context, self.ir_key, steps)
+        if self.code_key:
+            self.store.put_code_key(self.context, self.ir_key, self.code_key)
+        if self.store.transforms(self.context, self.ir_key) is None:
+            steps = tuple(map(str, self.program.steps))
+            self.store.put_transforms(self.context, self.ir_key, steps)
 
     def stored(self, key: str) -> Record | None:
         """The verdict on `key` that may be used again (see `LocalEvaluator`)."""
+        if self.fresh:
+            return None
         training = self.level is Level.TRAINING
         for level in (Level.TRAINING, Level.FULL) if training else (Level.FULL, Level.TRAINING):
             record = self.store.get(self.context, key, level)
@@ -222,20 +164,9 @@ class EvaluationRun:
                 return record
         return None
 
-    def gate_and_time(self, attempt: Attempt, worker: Worker, text: str) -> Outcome:
-        """The worker's part; remembers the program as an anchor if it became one."""
-        number = self.workshop.next_number()
-        arguments = (attempt.code_key, self.level, number, attempt.desk.floor_us)
-        outcome: Outcome = attempt.in_phases(worker, "evaluate", *arguments)
-        if outcome.anchor is not None:
-            anchor = replace(outcome.anchor, module_json=text)
-            attempt.desk.anchors.append(anchor)
-            timeout_s = self.workshop.limits.build_s
-            worker.call("add_anchor", attempt.desk.key, anchor, timeout_s=timeout_s)
-        return outcome
-
     def settle(self, outcome: Outcome) -> Evaluation:
         """Store a verdict; the answer is what the store then holds for it."""
+        self.remember()
         record = Record(
             self.context,
             self.code_key or f"ir:{self.ir_key}",
@@ -260,12 +191,13 @@ class EvaluationRun:
                 "gate_runs_s": outcome.gate_runs_s,
                 "timing_s": outcome.timing_s,
                 "timed_runs_s": outcome.timed_runs_s,
-                "waited_s": outcome.waited_s,
             }
+        waited_s = self.waited_s + (0.0 if outcome is None else outcome.waited_s)
         times = PhaseTimes(
             static_s=self.static_s,
             build_s=self.build_s,
             total_s=time.perf_counter() - self.started,
+            waited_s=waited_s,
             **parts,
         )
         return replace(evaluation, phases=times)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
 from typing import Protocol
 
 from tirgym.harness.evaluation import Evaluation, Level
@@ -11,7 +12,10 @@ __all__ = ["Evaluator"]
 
 
 class Evaluator(Protocol):
-    """Static checks → build → gate → timing → gate again, in an order that nobody can change."""
+    """Static checks → build → gate → timing → gate again, in an order that nobody can change.
+
+    Subclasses need `evaluate` and `close` alone.
+    """
 
     def evaluate(
         self, program: Program, level: Level = Level.TRAINING, *, fresh: bool = False
@@ -21,6 +25,22 @@ class Evaluator(Protocol):
         `fresh` takes nothing from a store: for a number that must not depend on what was measured,
         or written there, before.
         """
+
+    def evaluate_many(
+        self,
+        programs: Iterable[Program],
+        level: Level = Level.TRAINING,
+        *,
+        fresh: bool = False,
+    ) -> Generator[Evaluation, None, None]:
+        """The answers of `evaluate`, in order, each as soon as it is known.
+
+        An evaluator may begin the next program before the one at hand is answered; the verdicts
+        are those of one call after the other. What was begun and is not asked for, because the
+        generator is closed, leaves no trace.
+        """
+        for program in programs:
+            yield self.evaluate(program, level, fresh=fresh)
 
     def close(self) -> None:
         """End worker processes; the evaluator cannot be used afterwards."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from types import TracebackType
 from typing import Self
 
 from tirgym import settings
 from tirgym.errors import EvaluationError, InvalidValueError, TargetMismatchError
+from tirgym.harness.attempt import Attempt
 from tirgym.harness.backend import backend
 from tirgym.harness.desk import Limits, context_of
 from tirgym.harness.evaluation import (
@@ -20,16 +22,19 @@ from tirgym.harness.evaluation import (
     Level,
     WitnessReport,
 )
-from tirgym.harness.evaluation_run import Attempt, EvaluationRun, static_finding
+from tirgym.harness.evaluation_run import EvaluationRun, static_finding
+from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.lane import Lane
+from tirgym.harness.outcome import Outcome
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
+from tirgym.harness.steps import Steps, finish, in_order
 from tirgym.harness.store import Context, Store, open_store
 from tirgym.harness.target import Target
 from tirgym.harness.timing import Timer, TimingPlan
 from tirgym.harness.witness import witnesses_of
-from tirgym.harness.workbench import Outcome
 from tirgym.harness.worker import Worker
-from tirgym.harness.workshop import Workshop
+from tirgym.harness.workshop import Workshop, free_cores
 from tirgym.kernels_suite.kernel import Workload
 from tirgym.kernels_suite.problem import require_reference
 
@@ -47,8 +52,8 @@ class GateCheck:
     message: str = ""
 
 
-class LocalEvaluator:
-    """An `Evaluator` with one warm worker process for each thread count, and a spare.
+class LocalEvaluator(Evaluator):
+    """An `Evaluator` with a warm worker process for each thread count, and a spare.
 
         with LocalEvaluator(target, store=":memory:") as evaluator:
             evaluation = evaluator.evaluate(program)
@@ -65,6 +70,10 @@ class LocalEvaluator:
     and FULL takes a TRAINING rejection, since one counterexample is enough. FULL never takes a
     TRAINING pass. NOISY, SUSPECT, TIMEOUT, CRASH and OUT_OF_MEMORY are tried again.
 
+    `evaluate_many` has two workers: while one times a program, the other builds and gates the next,
+    if there is a core for it and unless `pipeline` is off. Timings never overlap, and programs are
+    timed in order. At level FULL nothing else runs.
+
     Thread-safe, one evaluation at a time. Not usable across a fork: make one in each process.
     """
 
@@ -80,11 +89,13 @@ class LocalEvaluator:
         timer: Timer | None = None,
         plans: dict[Level, TimingPlan] | None = None,
         floor_us: Callable[[Workload, Target], float] | None = None,
+        pipeline: bool = True,
     ) -> None:
         self.target, self.limits = target, limits or Limits()
         self.store = open_store(settings.store_path() if store is None else store)
         self._owns_store = not isinstance(store, Store)
-        self._bitwise, self._static_checks = bitwise, static_checks
+        self._bitwise, self._static_checks, self._pipeline = bitwise, static_checks, pipeline
+        self._begun: list[EvaluationRun] = []
         self._workshop = Workshop(self.limits, seed, bitwise, timer, plans, floor_us)
         self._lock = threading.RLock()
         self._closed = False
@@ -101,12 +112,58 @@ class LocalEvaluator:
         EvaluationError when the workload itself, the store or the machinery fails.
         """
         with self._lock:
-            self._admit(program)
-            context = self._context(program.workload, program.target)
-            run = EvaluationRun(
-                self._workshop, self.store, context, program, level, fresh, self._static_checks
-            )
-            return run.evaluation()
+            if level is Level.FULL:
+                self._workshop.rest()
+            return finish(self._evaluation(program, level, fresh))
+
+    def evaluate_many(
+        self,
+        programs: Iterable[Program],
+        level: Level = Level.TRAINING,
+        *,
+        fresh: bool = False,
+    ) -> Generator[Evaluation, None, None]:
+        """The answers of `evaluate`, in order; the next program is built while one is timed.
+
+        What is raised for a program is raised when its turn comes. Timeouts run while an answer is
+        waited for, here or in another call.
+        """
+        for target, group in groupby(programs, key=lambda program: program.target):
+            overlap = self._pipeline and level is Level.TRAINING and free_cores(target) > 0
+            starts = (self._evaluation(program, level, fresh) for program in group)
+            answers = in_order(starts, int(overlap))
+            try:
+                while (evaluation := self._next(answers, level)) is not None:
+                    yield evaluation
+            finally:
+                with self._lock:
+                    answers.close()
+
+    def _next(self, answers: Iterator[Evaluation], level: Level) -> Evaluation | None:
+        with self._lock:
+            self._require_open()
+            if level is Level.FULL:
+                self._workshop.rest()
+            return next(answers, None)
+
+    def _evaluation(self, program: Program, level: Level, fresh: bool) -> Steps[Evaluation]:
+        self._admit(program)
+        run = EvaluationRun(
+            self._workshop,
+            self.store,
+            self._context(program.workload, program.target),
+            program,
+            level,
+            fresh,
+            self._static_checks,
+            self._begun,
+        )
+        self._begun.append(run)
+        try:
+            evaluation = yield from run.steps()
+        finally:
+            self._begun.remove(run)
+        return evaluation
 
     def baseline(
         self, workload: Workload, target: Target | None = None, *, fresh: bool = False
@@ -134,17 +191,18 @@ class LocalEvaluator:
                 return Comparison(one, two)
             if one.code_key == two.code_key:
                 return Comparison(one, two, 1.0, (1.0, 1.0), same_code=True)
+            self._workshop.rest()
             attempt = Attempt(self._workshop, first)
             module_json = backend(first.target.backend).module_json
             paired: list[tuple[float, tuple[float, float], bool]] = []
 
-            def work(worker: Worker) -> Outcome:
+            def work(lane: Lane, worker: Worker) -> Steps[Outcome]:
                 texts = (module_json(first), module_json(second))
-                outcome, *found = attempt.in_phases(worker, "compare", *texts)
+                outcome, *found = yield from attempt.in_phases(worker, "compare", *texts)
                 paired[:] = [(found[0], found[1], found[2])]
                 return outcome  # type: ignore[no-any-return]
 
-            outcome = attempt.run(work)
+            outcome = finish(attempt.run(work))
             if outcome.status is not Status.PASSED:
                 raise EvaluationError(f"comparison failed: {outcome.status}: {outcome.message}")
             ratio, interval, noisy = paired[0]
@@ -206,20 +264,23 @@ class LocalEvaluator:
         """Build and gate `program`; if it fails, fill `failures` from `variants`."""
         attempt = Attempt(self._workshop, program)
 
-        def work(worker: Worker) -> Outcome:
-            attempt.build(worker)
-            attempt.load(worker)
-            number = self._workshop.next_number()
-            outcome: Outcome = attempt.in_phases(worker, "check", attempt.code_key, level, number)
+        def work(lane: Lane, worker: Worker) -> Steps[Outcome]:
+            yield from attempt.build(worker)
+            yield from attempt.load(worker)
+            arguments = (attempt.code_key, level, self._workshop.next_number())
+            outcome: Outcome = yield from attempt.in_phases(worker, "check", *arguments)
             if outcome.status in (Status.WRONG_RESULT, Status.FLAKY) and variants:
-                failures[:] = attempt.in_phases(worker, "witness", variants)
+                failures[:] = yield from attempt.in_phases(worker, "witness", variants)
             return outcome
 
-        return attempt, attempt.run(work)
+        return attempt, finish(attempt.run(work))
 
-    def _admit(self, program: Program) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise EvaluationError("the evaluator is closed; make a new one")
+
+    def _admit(self, program: Program) -> None:
+        self._require_open()
         if self.target is not None and program.target != self.target:
             raise InvalidValueError(
                 "target of the program", str(program.target), f"{self.target}, the evaluator's"

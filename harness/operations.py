@@ -12,12 +12,14 @@ from tirgym.errors import EvaluationError
 from tirgym.harness.backend import Build, backend
 from tirgym.harness.buffers import Poison
 from tirgym.harness.evaluation import Level
+from tirgym.harness.examination import Examination
 from tirgym.harness.file_lock import FileLock
 from tirgym.harness.gate import check, run_gate
+from tirgym.harness.outcome import Anchor, Outcome
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
-from tirgym.harness.timing import Call
-from tirgym.harness.workbench import Anchor, Outcome, Workbench
+from tirgym.harness.timing import Call, interleave
+from tirgym.harness.workbench import Workbench
 
 __all__ = ["Operations"]
 
@@ -31,6 +33,7 @@ class Operations:
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self._benches: OrderedDict[str, Workbench] = OrderedDict()
+        self._examined: Examination | None = None
 
     def prepare(
         self,
@@ -68,13 +71,19 @@ class Operations:
         bench.builds[code_key] = Build(build.assembly, build.code_key, lambda: function)
         return time.perf_counter() - started
 
-    def evaluate(
-        self, key: str, code_key: str, level: Level, number: int, floor_us: float
-    ) -> Outcome:
-        """See `Workbench.evaluate`."""
+    def gate(self, key: str, code_key: str, level: Level, number: int) -> Outcome:
+        """The gate on an earlier build, with the inputs of evaluation `number`."""
         bench = self._bench(key)
-        outcome = bench.evaluate(code_key, level, number, floor_us, self._note)
-        return replace(outcome, tainted=bench.bench.tainted)
+        self._examined = Examination(bench, code_key, level, number, self._note)
+        return replace(self._examined.gate(), tainted=bench.bench.tainted)
+
+    def time(self, key: str, code_key: str, floor_us: float) -> Outcome:
+        """Timing of what just passed the gate."""
+        bench, made = self._bench(key), self._examined
+        if made is None or made.at is not bench or made.code_key != code_key:
+            raise EvaluationError(f"{code_key} is not what was gated last")
+        self._examined = None
+        return replace(made.time(floor_us), tainted=bench.bench.tainted)
 
     def check(self, key: str, code_key: str, level: Level, number: int) -> Outcome:
         """The gate alone, in its worst case: the right answers lie where the outputs go."""
@@ -127,15 +136,21 @@ class Operations:
         with FileLock(bench.rules.lock_path):
             self._note("timing")
             pair = (estimates[1], estimates[0])
-            paired = bench.interleave(calls[1], calls[0], pair, bench.rules.plans[Level.FULL])
+            plan = bench.rules.plans[Level.FULL]
+            paired = interleave(calls[1], calls[0], pair, plan, bench.timer)
         failure = next((f for p in places if (f := check(p, given)[0])), "")
         status = Status.WRONG_RESULT if failure else Status.PASSED
         outcome = Outcome(status, message=failure, tainted=bench.bench.tainted)
         return outcome, paired.ratio, paired.interval, paired.noisy
 
-    def add_anchor(self, key: str, anchor: Anchor) -> None:
-        """Time later candidates against `anchor` where it is closest."""
-        self._bench(key).anchors.append(anchor)
+    def add_anchor(self, key: str, anchor: Anchor, code_key: str) -> None:
+        """Time later candidates against `anchor` where it is closest; with `code_key` its binary is
+        that of an earlier build, else it is built when it is first needed."""
+        bench = self._bench(key)
+        bench.anchors.append(anchor)
+        if code_key:
+            call = Call(bench.function(code_key), bench.baseline.arguments())
+            bench.loaded[anchor.module_json] = call
 
     def _bench(self, key: str) -> Workbench:
         self._benches.move_to_end(key)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tirgym.errors import InvalidValueError
 from tirgym.harness.desk import context_of
 from tirgym.harness.evaluation import Evaluation, Level
+from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
 from tirgym.harness.store import Context, Record, Store
@@ -22,7 +23,7 @@ _ORDER = {
 }
 
 
-class ReplayEvaluator:
+class ReplayEvaluator(Evaluator):
     """An `Evaluator` that answers what the store holds, and INCOMPLETE where it holds nothing.
 
     Deterministic: a pure function of the store's content. Numbers are those of the store's machine

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -19,7 +21,9 @@ from tirgym.harness.vocabulary import Vocabulary
 
 __all__ = ["SearchRun", "Stopped", "Trial"]
 
-_PATIENCE = 1000
+GAIN = 1.05
+"""Improvement of the best speedup that counts, for the patience of a budget."""
+_INSISTENCE = 1000
 """Calls after the end of the budget that an agent may make before it is stopped by force."""
 
 
@@ -34,6 +38,8 @@ class Stopped(StrEnum):
     """the time was spent"""
     DUPLICATES = "duplicates"
     """too many evaluator calls gave machine code that the run had measured before"""
+    CONVERGED = "converged"
+    """the patience was spent: too many trials in a row without a gain of 5 %"""
     INTERRUPTED = "interrupted"
     """Ctrl-C"""
 
@@ -85,6 +91,8 @@ class SearchRun:
             raise InvalidValueError("trials", budget.trials, "a whole number of at least 1")
         if budget.seconds is not None and not budget.seconds > 0:
             raise InvalidValueError("seconds", budget.seconds, "a positive number, or none")
+        if budget.patience is not None and budget.patience < 1:
+            raise InvalidValueError("patience", budget.patience, "at least 1 trial, or none")
         self.start, self.cost, self.evaluator, self.budget = start, cost, evaluator, budget
         self.trials: list[Trial] = []
         self.used = 0
@@ -95,6 +103,7 @@ class SearchRun:
         self._by_ir: dict[str, Evaluation] = {}
         self._by_code: dict[str, Evaluation] = {}
         self._ignored = 0
+        self._mark, self._stale = 1.0, 0
         self.search = Search(
             start=start,
             vocabulary=vocabulary,
@@ -102,6 +111,7 @@ class SearchRun:
             rng=np.random.default_rng(seed),
             budget=budget,
             evaluate=self.evaluate,
+            evaluate_many=self.evaluate_many,
             remaining_trials=lambda: budget.trials - self.used,
             out_of_time=self.out_of_time,
         )
@@ -126,7 +136,7 @@ class SearchRun:
         Ctrl-C ends the search and is answered by `Stopped.INTERRUPTED`: nothing is lost.
         """
         try:
-            self._ask(self.start, free=True)
+            next(self._ask([self.start], free=True))
             agent.run(self.search)
         except KeyboardInterrupt:
             self.stopped = Stopped.INTERRUPTED
@@ -139,14 +149,31 @@ class SearchRun:
         known = self._by_ir.get(program.ir_key)
         if known is not None:
             return known
-        spent = self._spent()
-        if spent is not None:
-            self.stopped = spent
-            self._ignored += 1
-            if self._ignored > _PATIENCE:
-                raise _BudgetIgnored
+        if self._is_over():
             return None
-        return self._ask(program, free=False)
+        return next(self._ask([program], free=False))
+
+    def evaluate_many(self, programs: Sequence[Program]) -> Iterator[Evaluation]:
+        """The verdicts on `programs`, in order; fewer once the budget is spent.
+
+        Counts as one `evaluate` after the other. The evaluator is handed no more programs than
+        trials are left, so that none is built in vain but when time or patience end.
+        """
+        waiting = deque(programs)
+        while waiting:
+            news = {p.ir_key: p for p in waiting if p.ir_key not in self._by_ir}
+            batch = list(news.values())[: max(1, self.budget.trials - self.used)]
+            with closing(self._ask(batch, free=False)) as answers:
+                while waiting:
+                    known = self._by_ir.get(waiting[0].ir_key)
+                    if known is None:
+                        if self._is_over():
+                            return
+                        known = next(answers, None)
+                    if known is None:
+                        break
+                    waiting.popleft()
+                    yield known
 
     def ranked(self) -> list[Candidate]:
         """Programs that passed, best first, one for each code key; ties go to the earlier one."""
@@ -161,12 +188,31 @@ class SearchRun:
             return Stopped.TRIALS
         if self._free_calls_left <= 0:
             return Stopped.DUPLICATES
+        if self.budget.patience is not None and self._stale >= self.budget.patience:
+            return Stopped.CONVERGED
         return Stopped.TIME if self.out_of_time() else None
 
-    def _ask(self, program: Program, free: bool) -> Evaluation:
-        began = self._clock()
-        evaluation = self.evaluator.evaluate(program)
-        self.evaluator_s += self._clock() - began
+    def _is_over(self) -> bool:
+        """Whether nothing more is measured; stops agents that do not listen by force."""
+        spent = self._spent()
+        if spent is None:
+            return False
+        self.stopped = spent
+        self._ignored += 1
+        if self._ignored > _INSISTENCE:
+            raise _BudgetIgnored
+        return True
+
+    def _ask(self, programs: Sequence[Program], free: bool) -> Generator[Evaluation, None, None]:
+        """Verdicts of the evaluator, each counted and recorded when it is asked for."""
+        with closing(self.evaluator.evaluate_many(programs)) as answers:
+            for program in programs:
+                began = self._clock()
+                evaluation = next(answers)
+                self.evaluator_s += self._clock() - began
+                yield self._counted(program, evaluation, free)
+
+    def _counted(self, program: Program, evaluation: Evaluation, free: bool) -> Evaluation:
         if evaluation.ir_key != program.ir_key:
             raise EvaluationError(
                 f"the evaluator answered for IR {evaluation.ir_key}, not {program.ir_key}"
@@ -198,5 +244,9 @@ class SearchRun:
             answers=self.search.decided.get(candidate.program.ir_key, {}),
         )
         self.trials.append(trial)
+        if trial.best_speedup >= GAIN * self._mark:
+            self._mark, self._stale = trial.best_speedup, 0
+        elif charged:
+            self._stale += 1
         if self._on_trial is not None:
             self._on_trial(trial)

@@ -21,6 +21,7 @@ from typing import Any
 from tirgym.errors import EvaluationError, WorkerDiedError
 from tirgym.harness.channel import Channel
 from tirgym.harness.fork_server import REPLY, STILL_RUNNING, WorkerLimits
+from tirgym.harness.pending import Pending, RemoteError
 
 __all__ = ["RemoteError", "Worker", "WorkerLimits", "WorkerPool"]
 
@@ -36,14 +37,6 @@ _KILL_S = 20.0
 
 OPERATIONS = "tirgym.harness.operations:Operations"
 """What a worker answers: a class whose instances are made with a function that sends notes."""
-
-
-class RemoteError(Exception):
-    """An exception inside the worker that it survived: `kind` is "memory" or "error"."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        self.kind, self.message = kind, message
-        super().__init__(kind, message)
 
 
 class ForkServer:
@@ -203,13 +196,32 @@ class Worker:
             mine.close()
             os.close(self._output)
             raise
-        self._channel = Channel(mine)
+        self.channel = Channel(mine)
         self._closed = False
         self._status: int | None = None
 
     def usable(self) -> bool:
         """Whether it is open and its server lives; a worker dies with its server."""
         return not self._closed and self._server.alive()
+
+    def start(
+        self,
+        operation: str,
+        *arguments: Any,
+        timeout_s: float,
+        on_note: Callable[[str], float] | None = None,
+    ) -> Pending:
+        """Ask for `operation`; the answer can be waited for later, together with others."""
+        pending = Pending(self, timeout_s, on_note)
+        try:
+            os.ftruncate(self._output, 0)
+            self.channel.send((operation, arguments))
+        except WorkerDiedError:
+            pending.fail(WorkerDiedError(self.bury()))
+        except BaseException:
+            self.kill()
+            raise
+        return pending
 
     def call(
         self,
@@ -224,26 +236,14 @@ class Worker:
         RemoteError, DeadlineError (the worker is killed) or WorkerDiedError with the signal. Any
         other exception, such as KeyboardInterrupt, kills the worker on its way.
         """
-        try:
-            os.ftruncate(self._output, 0)
-            self._channel.send((operation, arguments))
-            while True:
-                kind, *rest = self._channel.receive(timeout_s)
-                if kind == "note":
-                    timeout_s = on_note(rest[0]) if on_note is not None else timeout_s
-                elif kind == "result":
-                    return rest[0]
-                else:
-                    raise RemoteError(kind, rest[0])
-        except RemoteError:
-            raise
-        except WorkerDiedError:
-            # Let it end by itself, for its own exit status.
-            self._status = self._server.wait(self.pid, _DYING_S)
-            raise WorkerDiedError(self.kill()) from None
-        except BaseException:
-            self.kill()
-            raise
+        pending = self.start(operation, *arguments, timeout_s=timeout_s, on_note=on_note)
+        pending.wait()
+        return pending.result()
+
+    def bury(self) -> str:
+        """Let a worker that closed its channel end by itself, for its own exit status; says how."""
+        self._status = self._server.wait(self.pid, _DYING_S)
+        return self.kill()
 
     def kill(self) -> str:
         """End the whole process group now; says how the worker ended and what it last printed."""
@@ -258,7 +258,7 @@ class Worker:
         if status is None:
             status = self._server.wait(self.pid, _KILL_S)
         printed = read_tail(self._output)
-        self._channel.close()
+        self.channel.close()
         os.close(self._output)
         if status is None:
             if self._server.alive():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tirgym.harness.evaluation import Evaluation, GateReport, Level, Measurement, TimingStats
+from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
 
@@ -51,7 +52,7 @@ def verdict(
     )
 
 
-class FakeEvaluator:
+class FakeEvaluator(Evaluator):
     """Answers from a script, then by `otherwise`: a speedup that grows by 10 % with each transform.
 
     A script entry is a status, a speedup, or an evaluation. `calls` records (IR key, level).

@@ -19,6 +19,7 @@ from tirgym.harness.backend import Build
 from tirgym.harness.decisions.point import DecisionKind, Option
 from tirgym.harness.decisions.walk import Next, Question
 from tirgym.harness.evaluation import Evaluation, GateReport, Level, Measurement, TimingStats
+from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
@@ -229,7 +230,7 @@ def stats(us: float) -> TimingStats:
 
 
 @dataclass
-class ToyEvaluator:
+class ToyEvaluator(Evaluator):
     """Judges dials by formula; `verdict` can overrule it, `on_call` can raise."""
 
     verdict: Callable[[ToyProgram, Level], Status] = lambda program, level: Status.PASSED

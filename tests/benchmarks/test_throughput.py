@@ -64,7 +64,9 @@ def test_random_tilings_are_legal_and_differ() -> None:
 
 @pytest.mark.slow
 def test_the_measured_section_measures() -> None:
-    report = throughput.measured(rounds=4)
+    report = throughput.measured(rounds=4, batch=2)
     assert report.rounds == 4
     assert report.passed >= 2
     assert 0 < report.overhead_share < 1
+    assert report.ratio == pytest.approx(report.rounds_per_s / report.one_by_one_per_s, rel=0.05)
+    assert report.phases_ms["build_s"] > 0

@@ -47,6 +47,23 @@ def optimize_command(
         float | None,
         typer.Option("--seconds", help="Time limit of the search.", show_default="none"),
     ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            "--patience",
+            metavar="N",
+            help="End the search after N trials in a row without a gain of 5 %.",
+            show_default="off",
+        ),
+    ] = None,
+    branches: Annotated[
+        int,
+        typer.Option(
+            "--branches",
+            metavar="K",
+            help="Agents that explore side by side, measured in one batch.",
+        ),
+    ] = 1,
     seed: SeedOption = 0,
     shape: ShapeOption = None,
     backend: BackendOption = None,
@@ -71,14 +88,14 @@ def optimize_command(
     json: JsonFlag = False,
 ) -> None:
     """Search for a faster program of a kernel; the answer is checked in full and re-measured."""
-    from tirgym.baselines.registry import make_agent
+    from tirgym.baselines.registry import make_branches
 
-    _require_budget(trials, seconds, seed)
+    _require_budget(trials, seconds, seed, patience, branches)
     workload = chosen_workload(kernel, shape)
     target = chosen_target(backend, arch, threads)
     if ":" in agent:
         sys.path.append(os.getcwd())  # an installed command, unlike python -m, does not look there
-    player = make_agent(agent)
+    player = make_branches(agent, branches)
     if out is not None:
         require_writable(out, "--out")
     if picture is not None:
@@ -102,6 +119,7 @@ def optimize_command(
             out=out,
             progress=advance,
             recorder=recorder,
+            patience=patience,
         )
     if picture is not None:
         from tirgym.baselines.picture import save_picture
@@ -127,13 +145,19 @@ def optimize_command(
         raise typer.Exit(1)
 
 
-def _require_budget(trials: int, seconds: float | None, seed: int) -> None:
+def _require_budget(
+    trials: int, seconds: float | None, seed: int, patience: int | None, branches: int
+) -> None:
     if trials < 1:
         raise InvalidValueError("--trials", trials, "a whole number of at least 1")
     if seconds is not None and not 0 < seconds < float("inf"):
         raise InvalidValueError("--seconds", seconds, "a positive number of seconds")
     if seed < 0:
         raise InvalidValueError("--seed", seed, "a whole number of at least 0")
+    if patience is not None and patience < 1:
+        raise InvalidValueError("--patience", patience, "a whole number of at least 1")
+    if branches < 1:
+        raise InvalidValueError("--branches", branches, "a whole number of at least 1")
 
 
 def _require_picture(picture: Path) -> None:
