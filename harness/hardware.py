@@ -17,6 +17,7 @@ from tirgym.harness.target import Target
 
 __all__ = [
     "CpuFacts",
+    "auto_vector_bits",
     "compiler_versions",
     "cpu_facts",
     "cpu_model",
@@ -176,6 +177,12 @@ def vector_unit(arch: str) -> tuple[int, bool, int]:
     if "neon" in features or "asimd" in features or "fp-armv8" in features:
         return 128, True, 32
     return 128, "fma" in features, 16
+
+
+def auto_vector_bits(arch: str) -> int:
+    """Vector bits that LLVM's own vectorizers use for an mcpu: on many AVX-512 cores 256."""
+    bits = vector_unit(arch)[0]
+    return min(bits, 256) if "prefer-256-bit" in _features(arch) else bits
 
 
 @lru_cache(maxsize=64)

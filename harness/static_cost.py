@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tirgym.errors import InvalidValueError
-from tirgym.harness.hardware import vector_unit
+from tirgym.harness.hardware import auto_vector_bits, vector_unit
 from tirgym.harness.program import Program
 from tirgym.harness.static_accesses import (
     AccessPlan,
@@ -33,6 +33,7 @@ from tirgym.harness.static_footprint import (
     footprints,
 )
 from tirgym.harness.static_issue import BlockIssue, CoreModel, LoopShape, issue_cycles
+from tirgym.harness.static_private import Private, compacted, private_buffers
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.nest import PARALLEL, UNROLLED, VECTORIZED, Block, LoopNest
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -83,7 +84,9 @@ def machine_model(target: Target) -> MachineModel:
     """
     bits, _, registers = vector_unit(target.arch)
     core = CoreModel(
-        vector_bytes=bits // 8, auto_vector_bytes=min(32, bits // 8), registers=registers
+        vector_bytes=bits // 8,
+        auto_vector_bytes=auto_vector_bits(target.arch) // 8,
+        registers=registers,
     )
     return MachineModel(core)
 
@@ -133,6 +136,7 @@ class StaticCostModel:
         self._limit = limit
         self._costs: dict[Any, tuple[Any, BlockCost]] = {}
         self._alike: dict[Any, tuple[AccessPlan, BlockCost]] = {}
+        self._bound: dict[int, tuple[Any, tuple[BoundAccess, ...]]] = {}
         self._target: Target | None = None
 
     def predict_us(self, program: Program) -> float:
@@ -179,6 +183,7 @@ class StaticCostModel:
             (loop.var, max(1, loop.extent), loop.kind, len(loop.blocks) == 1) for loop in loops
         ]
         limits = {loop.index: _pragma_limit(loop.node) for loop in loops if loop.annotated}
+        private = self._private(nest)
         costs = []
         for block in nest.blocks:
             chain = block.chain
@@ -187,18 +192,40 @@ class StaticCostModel:
                 limit = max([limits.get(i, 0) for i in chain], default=0)
                 around = _unrolled(around, limit) if limit else around
             realize = block.realize
-            key = (hash(realize), around)
+            own = tuple([(b, private[b]) for b in _buffers(block) if b in private])
+            key = (hash(realize), around, own)
             hit = self._costs.get(key)
             if hit is None:
                 if len(self._costs) >= self._limit:
                     self._costs.clear()
                 # the node stays alive, so its handle stays its own
-                hit = self._costs[key] = realize, self._block_cost(block, around, model, target)
+                made = self._block_cost(block, around, own, model, target)
+                hit = self._costs[key] = realize, made
             costs.append(hit[1])
         return costs
 
+    def _private(self, nest: LoopNest) -> dict[int, Private]:
+        """Intermediate buffers that belong to one iteration of the loops around."""
+        return private_buffers(nest, {b.index: self._accesses(b) for b in nest.blocks})
+
+    def _accesses(self, block: Block) -> tuple[BoundAccess, ...]:
+        """Those of a block in terms of the loops around it; cached like its cost."""
+        realize = block.realize
+        hit = self._bound.get(hash(realize))
+        if hit is None:
+            if len(self._bound) >= self._limit:
+                self._bound.clear()
+            made = bound_accesses(access_plan(block.facts), block.bindings)
+            hit = self._bound[hash(realize)] = realize, made
+        return hit[1]
+
     def _block_cost(
-        self, block: Block, around: tuple[_Shape, ...], model: MachineModel, target: Target
+        self,
+        block: Block,
+        around: tuple[_Shape, ...],
+        private: tuple[tuple[int, Private], ...],
+        model: MachineModel,
+        target: Target,
     ) -> BlockCost:
         """The parts that depend on one block and the loops around it.
 
@@ -206,12 +233,14 @@ class StaticCostModel:
         were.
         """
         plan = access_plan(block.facts)
-        key = (id(plan), block.has_predicate, around, *map(binding_key, block.bindings))
+        key = (id(plan), block.has_predicate, around, private, *map(binding_key, block.bindings))
         hit = self._alike.get(key)
         if hit is not None:
             return hit[1]
         shapes = [LoopShape(*shape) for shape in around]
-        accesses = bound_accesses(plan, block.bindings)
+        accesses = self._accesses(block)
+        if private:
+            accesses = compacted(accesses, tuple([s[0] for s in around[::-1]]), dict(private))
         issue = issue_cycles(
             shapes, accesses, plan.ops, plan.has_init, block.has_predicate, model.core
         )
@@ -235,6 +264,12 @@ class StaticCostModel:
 
 _Shape = tuple[int, int, int, bool]
 """The fields of a `LoopShape`."""
+
+
+def _buffers(block: Block) -> list[int]:
+    """Handles of the buffers that a block accesses, each once."""
+    facts = block.facts
+    return list(dict.fromkeys([a.buffer.handle for a in (*facts.reads, *facts.writes)]))
 
 
 def _unrolled(around: tuple[_Shape, ...], limit: int) -> tuple[_Shape, ...]:

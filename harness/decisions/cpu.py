@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tirgym.harness.decisions.calls import Calls
 from tirgym.harness.decisions.lanes import Lanes
 from tirgym.harness.decisions.marks import Marks
 from tirgym.harness.decisions.nests import loop_tree, tensorir
@@ -38,6 +39,7 @@ class CpuSpace:
         names = [name for name in names if names.count(name) == 1]
         lanes = max(1, cpu_facts(program.target).vector_bytes // 4)
         tasks: list[Task] = [Inline(name) for name in names]
+        tasks += [Calls(name) for name in names]
         tasks += [Partial(name, lanes) for name in names]
         tasks.append(_Structure(lanes, self.powers))
         tasks.append(Marks(lanes, program.target.num_threads))

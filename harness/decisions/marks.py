@@ -14,7 +14,7 @@ from tvm.tirx import Add, BufferStore, Mul
 
 from tirgym.harness.decisions.nests import (
     attempt,
-    calls,
+    by_lane,
     closest_lanes,
     divisors,
     find,
@@ -105,10 +105,15 @@ class Vectorise:
             DecisionKind.VECTOR,
             f"{self.block}: vector lanes of a loop of {extent}",
             options,
-            closest_lanes(counts, self.lanes),
+            0 if self._left_to_llvm(state, extent, counts) else closest_lanes(counts, self.lanes),
             NodeRef("loop", loop),
             self.block,
         )
+
+    def _left_to_llvm(self, program: TensorIRProgram, extent: int, counts: list[int]) -> bool:
+        """Whether LLVM's vectors are longer, since it need not divide the loop: it adds a remainder."""
+        block = find(program, self.block)
+        return block is not None and counts[-1] < self.lanes < extent and not by_lane(block)
 
     def take(self, program: Program, value: int | None) -> Next:
         """Split off the lanes and mark them."""
@@ -252,7 +257,7 @@ def unrolled_size(program: TensorIRProgram, limit: int, blocks: Sequence[int] | 
                 break
             else:
                 copies *= loop.extent
-        weight = lanes if calls(block.facts.node.body) else 1
+        weight = lanes if by_lane(block) else 1
         size += copies * weight * expression_size(block.facts.node)
         if lanes == 1 and MAX_CHAIN < _chain(program, block) <= copies:
             return MAX_UNROLLED + 1

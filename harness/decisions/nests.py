@@ -12,12 +12,14 @@ from tirgym.errors import IllegalTransformError
 from tirgym.harness.decisions.point import Option
 from tirgym.harness.program import Program
 from tirgym.harness.static_accesses import exact_accesses
+from tirgym.harness.static_ops import block_ops
 from tirgym.harness.tensorir.nest import PARALLEL, UNROLLED, VECTORIZED, Block, LoopNest
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.transforms.base import NodeRef, Transform
 
 __all__ = [
     "attempt",
+    "by_lane",
     "calls",
     "closest",
     "closest_lanes",
@@ -96,6 +98,12 @@ def calls(node: object) -> bool:
         if child is not None and not isinstance(child, int | float | str) and calls(child):
             return True
     return any(calls(child) for child in getattr(node, "seq", None) or ())
+
+
+def by_lane(block: Block) -> bool:
+    """Whether vectors of a block are taken apart: it calls the C library, or has a guard."""
+    ops = block_ops(block.facts.node)
+    return bool(ops.calls or ops.branches)
 
 
 def divisors(number: int, cap: int) -> list[int]:

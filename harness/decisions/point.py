@@ -38,6 +38,8 @@ class DecisionKind(StrEnum):
     """how many iterations the code generator may unroll"""
     INIT = "init"
     """whether the initialisation of a reduction leaves its loops"""
+    CALLS = "calls"
+    """whether a block calls the C library for exp, tanh, …, or computes them in vectors"""
     LANES = "lanes"
     """which loop of a contraction runs along vector lanes"""
     PAD = "pad"
@@ -81,6 +83,8 @@ class DecisionPoint:
     hardware: Mapping[str, int | float | str | bool] = field(default_factory=dict)
     number: int = 0
     """answers given before"""
+    answers: tuple[tuple[str, int], ...] = ()
+    """key and value of each of them, in order: with workload and target all that a program is made of"""
 
     def to_json(self) -> str:
         """Canonical text in one line."""
@@ -93,7 +97,8 @@ class DecisionPoint:
         try:
             options = tuple(Option(**option) for option in data.pop("options"))
             node, kind = NodeRef(*data.pop("node")), DecisionKind(data.pop("kind"))
-            return cls(kind=kind, options=options, node=node, **data)
+            answers = tuple((str(key), int(value)) for key, value in data.pop("answers", ()))
+            return cls(kind=kind, options=options, node=node, answers=answers, **data)
         except (TypeError, ValueError, KeyError) as error:
             raise DamagedFileError("<text>", "decision point", str(error)) from None
 

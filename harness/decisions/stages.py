@@ -19,9 +19,10 @@ from tirgym.harness.decisions.nests import (
     tensorir,
 )
 from tirgym.harness.decisions.point import DecisionKind, Option
-from tirgym.harness.decisions.tiling import begin_tiling
+from tirgym.harness.decisions.tiling import begin_tiling, in_order
 from tirgym.harness.decisions.walk import MAX_OPTIONS, Next, Question
 from tirgym.harness.program import Program
+from tirgym.harness.static_ops import block_ops
 from tirgym.harness.tensorir.nest import Block
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.transforms.base import NodeRef
@@ -54,7 +55,8 @@ class Inline:
     """Compute a block anew where it is read. Not asked where it costs nothing.
 
     It costs nothing with one consumer that reads each element once. Otherwise the static choice is
-    MetaSchedule's: inline unless the block calls a function or has a guard.
+    MetaSchedule's: inline unless the block calls a function or has a guard; and keep what a
+    contraction, which reads it again in each of its tiles, would have to compute.
     """
 
     block: str
@@ -69,12 +71,16 @@ class Inline:
         domain = state.facts.views[block.index].domain
         free = len(consumers) == 1 and state.facts.trips[consumers[0].index] <= domain
         inline = Option("compute it where it is read", 1)
+        ops = block_ops(block.facts.node)
+        again = ops.vector_ops + ops.divisions > 0 and any(
+            is_contraction(state, consumer) for consumer in consumers
+        )
         return Question(
             f"{self.block}.inline",
             DecisionKind.INLINE,
             f"{self.block}: keep it in a buffer, or compute it anew where it is read?",
             (inline,) if free else (Option("keep", 0), inline),
-            0 if free or calls(block.facts.node.body) else 1,
+            0 if free or again or calls(block.facts.node.body) else 1,
             NodeRef("block", block.index),
             self.block,
         )
@@ -106,17 +112,22 @@ class Partial:
         if len(counts) < 2 or self._made(state, loop, counts[1]) is None:
             return None
         worthwhile = counts[-1] >= self.lanes // 2 and not has_reuse(block)
-        goal = self.lanes if worthwhile else 1
         options = (Option("one sum", 1), *(Option(f"{n} partial sums", n) for n in counts[1:]))
         return Question(
             f"{self.block}.rfactor",
             DecisionKind.RFACTOR,
             f"{self.block}: partial results along {loop_name(state.nest, loop)}",
             options,
-            closest(counts, goal),
+            self._whole_vectors(counts) if worthwhile else 0,
             NodeRef("loop", loop),
             self.block,
         )
+
+    def _whole_vectors(self, counts: list[int]) -> int:
+        """Position of about four vectors, whole ones if that is possible: sums in flight."""
+        power = max(min(n & -n, self.lanes) for n in counts)
+        whole = [n for n in counts if min(n & -n, self.lanes) == power]
+        return counts.index(whole[closest(whole, 4 * self.lanes)])
 
     def take(self, program: Program, value: int | None) -> Next:
         """Split and factor."""
@@ -168,7 +179,8 @@ class Locate:
     """Compute a block inside a loop of its consumers, or in a nest of its own.
 
     The static choice is the innermost place where nothing is computed twice and the innermost loop
-    of the block stays whole, so that it can be vectorized.
+    of the block stays whole, so that it can be vectorized; a nest of its own for a contraction, whose
+    tiles need its other loops too.
     """
 
     block: str
@@ -184,15 +196,17 @@ class Locate:
         options = [Option("a nest of its own", 0)]
         default = 0
         before, innermost = _work(state), _innermost(state, self.block)
+        tiled = is_contraction(state, block)
         for rank, loop in enumerate(_shared(state, block), 1):
-            moved = attempt(state, ComputeAt(block.index, loop))
+            moved = _moved(state, block, loop)
             if moved is None or any(each.extent < 1 for each in moved.nest.loops):
                 continue
             grown = _work(moved) / before
             more = "" if grown <= 1 else f", {grown:.2g} times the work"
             options.append(Option(f"inside {loop_name(state.nest, loop)}{more}", rank))
             inner = _innermost(moved, self.block)
-            if grown <= 1 and (inner == innermost or inner >= self.lanes > 0):
+            whole = inner == innermost or inner[0] >= self.lanes > 0
+            if grown <= 1 and whole and not tiled:
                 default = len(options) - 1
         return Question(
             f"{self.block}.location",
@@ -211,7 +225,32 @@ class Locate:
         if not value or block is None:
             return Next(state)
         loop = _shared(state, block)[value - 1]
-        return Next(state.apply(ComputeAt(block.index, loop)))
+        return Next(_moved(state, block, loop) or state)
+
+
+def _moved(program: TensorIRProgram, block: Block, loop: int) -> TensorIRProgram | None:
+    """`block` computed in `loop`, its own loops in the order that they had; None if illegal.
+
+    The compiler makes them anew in the order of the block's iterators, which puts the lanes of
+    partial sums outside.
+    """
+    before = [_iterator(program, block, i) for i in own_loops(program.nest, block)]
+    moved = attempt(program, ComputeAt(block.index, loop))
+    found = find(moved, block.facts.name) if moved is not None else None
+    if moved is None or found is None:
+        return None
+    own = own_loops(moved.nest, found)
+    labels = [_iterator(moved, found, i) for i in own]
+    if not own or len(set(before)) < len(before) or not set(labels) <= set(before):
+        return moved
+    return in_order(moved, own[0], [(before.index(label), 0) for label in labels])
+
+
+def _iterator(program: TensorIRProgram, block: Block, loop: int) -> int:
+    """The one iterator of `block` that `loop` drives, -1 if there is none or are several."""
+    var = program.nest.loops[loop].var
+    found = [i for i, binding in enumerate(block.bindings) if var in binding.coefficients]
+    return found[0] if len(found) == 1 else -1
 
 
 def _work(program: TensorIRProgram) -> int:
@@ -220,11 +259,13 @@ def _work(program: TensorIRProgram) -> int:
     return sum(math.prod(loops[i].extent for i in block.chain) for block in program.nest.blocks)
 
 
-def _innermost(program: TensorIRProgram, name: str) -> int:
-    """Extent of the innermost loop of a block's own, 0 without one."""
+def _innermost(program: TensorIRProgram, name: str) -> tuple[int, int]:
+    """Extent of the innermost loop of a block's own, 0 without one, and the iterator it drives."""
     block = find(program, name)
     own = own_loops(program.nest, block) if block is not None else ()
-    return program.nest.loops[own[-1]].extent if own else 0
+    if block is None or not own:
+        return 0, -1
+    return program.nest.loops[own[-1]].extent, _iterator(program, block, own[-1])
 
 
 def _shared(program: TensorIRProgram, block: Block) -> list[int]:

@@ -35,7 +35,7 @@ from tirgym.harness.transforms.reorder import Reorder
 from tirgym.harness.transforms.reverse_compute_at import ReverseComputeAt
 from tirgym.harness.transforms.split import Split
 
-__all__ = ["Attach", "Tile", "begin_tiling"]
+__all__ = ["Attach", "Tile", "begin_tiling", "in_order"]
 
 MAX_FACTOR = 64
 """Largest factor that is offered."""

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from tirgym.harness import hardware
-from tirgym.harness.hardware import compiler_versions, cpu_facts, fingerprint, roofline_floor_us
+from tirgym.harness.hardware import (
+    auto_vector_bits,
+    compiler_versions,
+    cpu_facts,
+    fingerprint,
+    roofline_floor_us,
+    vector_unit,
+)
 from tirgym.harness.target import Target
 
 HERE = Target("llvm", "skylake-avx512", 1)
@@ -98,3 +105,18 @@ def test_floor_is_below_the_best_of_numpy() -> None:
     target = np.empty_like(small)
     best = min(timeit.repeat(lambda: np.copyto(target, small), number=1000, repeat=9)) * 1e3
     assert 0 < roofline_floor_us(0, 2 * small.nbytes, HERE) < best
+
+
+@pytest.mark.parametrize(
+    ("arch", "explicit", "auto"),
+    [
+        ("znver5", 512, 512),
+        ("icelake-server", 512, 256),
+        ("haswell", 256, 256),
+        ("x86-64", 128, 128),
+    ],
+)
+def test_vectors_of_the_schedule_and_of_llvm(arch: str, explicit: int, auto: int) -> None:
+    """LLVM's vectorizers keep to 256 bits on most AVX-512 cores of Intel."""
+    assert vector_unit(arch)[0] == explicit
+    assert auto_vector_bits(arch) == auto
