@@ -120,7 +120,7 @@ CPU_QUANTITIES: tuple[Quantity, ...] = (
         "parallel_iterations",
         "iterations of the widest parallel loop",
         Unit.COUNT,
-        "1 without a parallel loop",
+        "extent of the loop; 0 without one",
         column="parallel",
     ),
     Quantity(
@@ -210,7 +210,7 @@ def cpu_account(program: Program) -> Account:
         "vector_lanes": profile.vector_lanes,
         "vector_bits": profile.vector_bits,
         "vectorized_share": counts.vector_executions / executions,
-        "parallel_iterations": profile.parallel_iterations,
+        "parallel_iterations": profile.parallel_iterations if counts.parallel_executions else 0,
         "parallel_share": counts.parallel_executions / executions,
         "busy_threads": min(profile.parallel_iterations, program.target.num_threads),
         "predicates": counts.predicates,

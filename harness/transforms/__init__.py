@@ -89,6 +89,7 @@ VOCABULARIES: Mapping[str, tuple[str, ...]] = {
 """Names of the transforms in the default action table, in order, by backend."""
 
 OPT_IN: Mapping[str, str] = {
+    "PadAxis": "answers of decision points use it; PadEinsum is the action",
     "Bind": "binds loops to GPU threads, which no backend with a vocabulary has",
     "StorePrecision": "rounds intermediates, so it changes results: "
     "default_vocabulary(extra=['StorePrecision'])",

@@ -84,7 +84,7 @@ def by_hand(program: TensorIRProgram) -> tuple[Values, Parts]:
     useful = flops_of(program.workload)
     levels = {"l2": profile.l2_bytes, "l3": profile.l3_bytes, "dram": profile.dram_bytes}
     kinds = [(loop.kind, loop.extent) for loop in program.nest.loops]
-    parallel = max((extent for kind, extent in kinds if kind == 1), default=1)
+    parallel = max((extent for kind, extent in kinds if kind == 1), default=0)
     values: Values = {
         **dict.fromkeys((quantity.name for quantity in CPU_QUANTITIES), 0.0),
         **{name: count for name, count in totals.items() if name in _COUNTED},
@@ -104,7 +104,7 @@ def by_hand(program: TensorIRProgram) -> tuple[Values, Parts]:
         "vectorized_share": totals.get("vector_executions", 0) / executions,
         "parallel_iterations": parallel,
         "parallel_share": totals.get("parallel_executions", 0) / executions,
-        "busy_threads": min(parallel, program.target.num_threads),
+        "busy_threads": min(parallel or 1, program.target.num_threads),
         "conditions": sum(totals.get(name, 0) for name in _CONDITIONS),
         **{f"{level}_intensity": useful / n if n else 0.0 for level, n in levels.items()},
         "predicted_us": StaticCostModel().predict_us(program),
@@ -283,6 +283,7 @@ def _from_profile(profile: Any, program: TensorIRProgram) -> Values:
         "strided_share": counts.strided_bytes / counts.moving_bytes,
         "vectorized_share": counts.vector_executions / runs,
         "parallel_share": counts.parallel_executions / runs,
+        "parallel_iterations": profile.parallel_iterations if counts.parallel_executions else 0,
         **{f"{level}_back_bytes": n for level, n in profile.written_back.items()},
         **{
             f"{level}_intensity": useful / sum(parts.values()) if sum(parts.values()) else 0.0
