@@ -14,7 +14,6 @@ import numpy as np
 
 from tirgym.baselines.surrogate import Vector, pick, posterior, posterior_mean
 from tirgym.harness.agent import Search
-from tirgym.harness.evaluation import Evaluation
 from tirgym.harness.program import Program
 from tirgym.spaces.features import features
 from tirgym.spaces.graph import encoder_for
@@ -45,10 +44,13 @@ class Individual:
 
 
 class Appraisal:
-    """Every program of one run, each once; `pool` says how many may wait to be measured."""
+    """Every program of one run, each once.
 
-    def __init__(self, search: Search, pool: int) -> None:
-        self.search, self._pool = search, pool
+    `pool` says how many may wait to be measured, `decides` that choices answer decision points.
+    """
+
+    def __init__(self, search: Search, pool: int, decides: bool) -> None:
+        self.search, self._pool, self._decides = search, pool, decides
         self._encoder = encoder_for(search.start.dialect)
         self.seen: dict[str, Individual] = {}
         """by IR key"""
@@ -126,11 +128,15 @@ class Appraisal:
         """
         for individual in batch:
             self.waiting.pop(individual.program.ir_key, None)
-        evaluations = _evaluate(self.search, [individual.program for individual in batch])
-        for individual, evaluation in zip(batch, evaluations, strict=False):
+            if self._decides:
+                self.search.decided[individual.program.ir_key] = individual.values
+        answers = self.search.evaluate_many([individual.program for individual in batch])
+        answered = 0
+        for individual, evaluation in zip(batch, answers, strict=False):
             speedup = evaluation.speedup or 1.0 / (evaluation.slowdown_limit or 1.0)
             self.measured.append((individual, self.naive - math.log(speedup)))
-        return len(evaluations) == len(batch)
+            answered += 1
+        return answered == len(batch)
 
     def ranked(self) -> list[tuple[Individual, float]]:
         """Those measured, fastest first."""
@@ -144,14 +150,3 @@ class Appraisal:
         known = np.array([individual.vector for individual, _ in self.measured])
         residuals = np.array([time - individual.predicted for individual, time in self.measured])
         return known, residuals
-
-
-def _evaluate(search: Search, programs: Sequence[Program]) -> list[Evaluation]:
-    """Verdicts in order, fewer than programs once the budget is spent."""
-    found: list[Evaluation] = []
-    for program in programs:
-        evaluation = None if search.out_of_time() else search.evaluate(program)
-        if evaluation is None:
-            break
-        found.append(evaluation)
-    return found

@@ -164,7 +164,7 @@ class _Run:
 
     def __init__(self, args: Args, search: Search) -> None:
         self.args, self.search, self.rng = args, search, search.rng
-        self.appraisal = Appraisal(search, args.pool)
+        self.appraisal = Appraisal(search, args.pool, args.space == "decision")
         self.nodes: dict[Hashable, _Node] = {}
         self.following: OrderedDict[Hashable, Choices] = OrderedDict()
         self.simulations: list[_Simulation] = []
