@@ -118,16 +118,20 @@ class Partial:
             DecisionKind.RFACTOR,
             f"{self.block}: partial results along {loop_name(state.nest, loop)}",
             options,
-            self._whole_vectors(counts) if worthwhile else 0,
+            self._whole_vectors(counts, extent) if worthwhile else 0,
             NodeRef("loop", loop),
             self.block,
         )
 
-    def _whole_vectors(self, counts: list[int]) -> int:
-        """Position of about four vectors, whole ones if that is possible: sums in flight."""
+    def _whole_vectors(self, counts: list[int], extent: int) -> int:
+        """Position of the count that makes short chains, in whole vectors if that is possible.
+
+        n terms in p partial results wait for n / p steps and then for p more to join them: least
+        for p = √n.
+        """
         power = max(min(n & -n, self.lanes) for n in counts)
         whole = [n for n in counts if min(n & -n, self.lanes) == power]
-        return counts.index(whole[closest(whole, 4 * self.lanes)])
+        return counts.index(whole[closest(whole, max(1, math.isqrt(extent)))])
 
     def take(self, program: Program, value: int | None) -> Next:
         """Split and factor."""
