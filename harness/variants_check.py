@@ -36,25 +36,23 @@ def check_library(
 ) -> list[ShapeCheck]:
     """Pass the library through the gate, all regimes, at each of `workloads`, in another process.
 
-    Shapes that no program takes are left out. A process that ends is a CRASH of the rest.
+    Shapes that no program takes are left out. If that process ends, all of them are a CRASH.
     """
     library = TunedLibrary(path)
-    found: list[ShapeCheck] = []
-    for workload in workloads:
-        variant = _variant(library, workload)
-        if not variant:
-            continue
-        try:
-            status, message = call_apart(
-                _judge, str(path), workload.uri, target,
-                num_threads=target.num_threads, timeout_s=timeout_s,
-            )  # fmt: skip
-        except TimeoutError as error:
-            status, message = Status.TIMEOUT, str(error)
-        except EvaluationError as error:
-            status, message = Status.CRASH, str(error)
-        found.append(ShapeCheck(workload.uri, variant, status, message))
-    return found
+    asked = [(w.uri, v) for w in workloads if (v := _variant(library, w))]
+    uris = tuple(uri for uri, _ in asked)
+    try:
+        verdicts = call_apart(
+            _judge, str(path), uris, target, num_threads=target.num_threads, timeout_s=timeout_s
+        )
+    except TimeoutError as error:
+        verdicts = [(Status.TIMEOUT, str(error))] * len(asked)
+    except EvaluationError as error:
+        verdicts = [(Status.CRASH, str(error))] * len(asked)
+    return [
+        ShapeCheck(uri, variant, status, message)
+        for (uri, variant), (status, message) in zip(asked, verdicts, strict=True)
+    ]
 
 
 def _variant(library: TunedLibrary, workload: Workload) -> str:
@@ -63,7 +61,7 @@ def _variant(library: TunedLibrary, workload: Workload) -> str:
     return library.variant_of([tensor.shape for tensor in tensors(workload)[0]])
 
 
-def _judge(path: str, uri: str, target: Target) -> tuple[Status, str]:
+def _judge(path: str, uris: Sequence[str], target: Target) -> list[tuple[Status, str]]:
     from tirgym.harness.vendor import gate_call
     from tirgym.kernels_suite.registry import load_workload
 
@@ -73,8 +71,8 @@ def _judge(path: str, uri: str, target: Target) -> tuple[Status, str]:
     def bind(arrays: tuple[Any, ...]) -> Any:
         return lambda: library(*arrays[:inputs], out=arrays[inputs:])
 
-    outcome = gate_call(load_workload(uri), target, bind).outcome
-    return outcome.status, outcome.report.failure
+    outcomes = [gate_call(load_workload(uri), target, bind).outcome for uri in uris]
+    return [(outcome.status, outcome.report.failure) for outcome in outcomes]
 
 
 def dispatch_ns(path: Path) -> float:
