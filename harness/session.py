@@ -243,11 +243,12 @@ class CompileHarness:
         seed: int = 0,
         seconds: float | None = None,
         on_trial: Callable[[Trial], None] | None = None,
+        patience: int | None = None,
     ) -> Verdict:
         """Let `agent` search from the current program; the verified winner becomes current.
 
-        Every verdict of the search goes to the history. Ctrl-C ends the search early, and the best
-        program so far is verified.
+        `trials`, `seconds` and `patience` are those of `Budget`. Every verdict of the search goes to
+        the history. Ctrl-C ends the search early, and the best program so far is verified.
         """
         began = time.perf_counter()
         start = self.program
@@ -259,7 +260,7 @@ class CompileHarness:
             if on_trial is not None:
                 on_trial(trial)
 
-        run = self.search_run(Budget(trials, seconds), seed, record)
+        run = self.search_run(Budget(trials, seconds, patience), seed, record)
         stopped = run.run(agent)
         verdict = verify_best(run.ranked(), start, self.evaluator)
         self._program = verdict.candidate.program

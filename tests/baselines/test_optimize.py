@@ -10,6 +10,7 @@ import pytest
 from toy import ToyCost, ToyEvaluator, ToyProgram, toy_vocabulary, toy_workload
 
 from tirgym.baselines.optimize import OptimizeResult, Phase, Progress, optimize
+from tirgym.baselines.registry import make_branches
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.agent import Search
 from tirgym.harness.evaluation import Level
@@ -49,6 +50,20 @@ def test_the_result_is_verified_and_replayable_as_json() -> None:
         program = program.apply(step)
     assert program.ir_key == result.trace.ir_key
     assert said["trace"] == [str(step) for step in program.steps]
+
+
+def test_branches_find_the_best_within_one_budget() -> None:
+    result = run(make_branches("beam", 3))
+    assert result.trials <= 30
+    assert (result.agent, result.trace.agent) == ("beam x3", "beam x3")
+    assert result.speedup == pytest.approx(11.0)
+
+
+def test_patience_ends_the_search_with_the_best_state() -> None:
+    result = run("beam", trials=1000, patience=6)
+    assert result.stopped is Stopped.CONVERGED
+    assert result.trials < 60
+    assert result.speedup == pytest.approx(11.0)
 
 
 def test_the_curve_has_every_answer_and_never_falls() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tirgym.baselines.registry import AGENTS, make_agent
+from tirgym.baselines.registry import AGENTS, make_agent, make_branches
 from tirgym.errors import InvalidValueError, UnknownNameError
 
 
@@ -16,6 +16,15 @@ def test_every_agent_in_the_table_loads_and_knows_its_name(name: str) -> None:
 def test_an_unknown_agent_gets_a_suggestion() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'greedy'"):
         make_agent("gredy")
+
+
+def test_branches_are_agents_of_one_name_side_by_side() -> None:
+    assert make_branches("greedy", 1, tries=3).name == "greedy"
+    made = make_branches("greedy", 3, tries=3)
+    assert made.name == "greedy x3"
+    agents = made.agents  # type: ignore[attr-defined]
+    assert [agent.args.tries for agent in agents] == [3, 3, 3]
+    assert len({id(agent) for agent in agents}) == 3
 
 
 def test_third_party_agents_are_named_by_module_and_class() -> None:

@@ -52,6 +52,8 @@ CASES: dict[str, tuple[list[str], str]] = {
     "no seconds": (["optimize", "matmul", "--seconds", "0"], "positive"),
     "seconds": (["optimize", "matmul", "--seconds", "nan"], "positive"),
     "seed": (["optimize", "matmul", "--seed", "-1"], "at least 0"),
+    "no patience": (["optimize", "matmul", "--patience", "0"], "at least 1"),
+    "no branches": (["optimize", "matmul", "--branches", "0"], "at least 1"),
     "trace to a folder": (["optimize", "matmul", "--out", "{tmp}"], "this is a folder"),
     "trace below a file": (["optimize", "matmul", "--out", "{tmp}/kernels.py/t.json"], "is a file"),
     "picture format": (["optimize", "matmul", "--picture", "{tmp}/p.txt"], ".png"),

@@ -54,6 +54,15 @@ def test_optimize_keeps_its_promise(found: tuple[Path, dict[str, Any]]) -> None:
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_branches_share_their_verdicts_and_patience_ends_the_search(cli: Cli) -> None:
+    arguments = ["optimize", "add", "-s", "tiny", "--agent", "random", "--trials", "200"]
+    done = cli(*arguments, "--branches", "2", "--patience", "2", "--json")
+    record = done.json()
+    assert (record["agent"], record["stopped"]) == ("random x2", "converged")
+    assert 2 <= record["trials"] < 200
+    assert record["status"] == "passed"
+
+
 def test_optimize_for_people(cli: Cli, tmp_path: Path) -> None:
     trace = tmp_path / "t.json"
     done = cli(

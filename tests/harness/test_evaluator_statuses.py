@@ -98,7 +98,9 @@ def test_compile_error(evaluator: LocalEvaluator) -> None:
 
 def test_crash_of_the_compiler(evaluator: LocalEvaluator) -> None:
     """The number of an LLVM intrinsic that does not exist."""
-    program = written_as(lambda a, i, j: tirx.call_llvm_pure_intrin("float32", 2_000_000_000, a[i, j]))
+    program = written_as(
+        lambda a, i, j: tirx.call_llvm_pure_intrin("float32", 2_000_000_000, a[i, j])
+    )
     found = ends(evaluator, program, Status.CRASH)
     assert "SIGSEGV" in found.message
     assert found.message.startswith("build:")

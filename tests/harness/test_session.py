@@ -157,6 +157,28 @@ def test_search_loop_makes_the_verified_winner_current_and_logs_every_verdict() 
     assert "5 trials" in harness.history[-1].message
 
 
+class Wanderer:
+    """Measures programs that are worse than the first."""
+
+    name = "wanderer"
+
+    def run(self, search: Search) -> None:
+        steps = [(Turn(1, 4), Turn(1, 4)), (Turn(1, 4), Turn(1, 4), Turn(0, 1))]
+        steps += [(Turn(1, 4), Turn(1, 2), Turn(1, 1)), (Turn(1, 4), Turn(1, 2), Turn(1, 2))]
+        for transforms in steps:
+            program = search.start
+            for transform in transforms:
+                program = program.apply(transform)
+            search.evaluate(program)
+
+
+def test_a_search_that_stands_still_ends_when_patience_does() -> None:
+    harness = make_harness()
+    harness.search_loop(Wanderer(), trials=10, patience=2)
+    assert harness.history[-1].message == "2 trials, stopped: converged"
+    assert dials(harness) == (0, 0, 0)
+
+
 def test_search_loop_starts_from_the_current_program() -> None:
     harness = make_harness()
     harness.apply_transform(Turn(1, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from tirgym.errors import EvaluationError, WorkerDiedError
 from tirgym.harness import worker as worker_module
 from tirgym.harness.channel import Channel, DeadlineError
 from tirgym.harness.file_lock import FileLock
+from tirgym.harness.pending import wait_any
 from tirgym.harness.worker import RemoteError, Worker, WorkerLimits, WorkerPool, fork_server
 
 LIMITS = WorkerLimits(memory_bytes=1 << 30)
@@ -137,6 +139,28 @@ def test_a_deadline_kills(worker: Worker) -> None:
     with pytest.raises(DeadlineError):
         run(worker, "while True: pass", timeout_s=0.2)
     assert wait_until(lambda: gone(worker.pid))
+
+
+def test_two_workers_are_waited_for_at_once(worker: Worker) -> None:
+    other = Worker(LIMITS, OPERATIONS)
+    hanging = worker.start("probe", "while True: pass", timeout_s=0.3)
+    quick = other.start("probe", "answer = 1", timeout_s=SLOW_S)
+    requests = [hanging, quick]
+    while waiting := [request for request in requests if not request.done]:
+        wait_any(waiting)
+    assert quick.result() == 1
+    with pytest.raises(DeadlineError):
+        hanging.result()
+    assert run(other, "answer = 2") == 2, "the deadline was not this one's"
+    other.kill()
+
+
+def test_an_answer_that_is_there_counts_however_late_somebody_looks(worker: Worker) -> None:
+    request = worker.start("probe", "answer = 3", timeout_s=5.0)
+    assert wait_until(lambda: bool(select.select([request], [], [], 0)[0]))
+    request.deadline = time.monotonic() - 1.0
+    request.wait()
+    assert request.result() == 3
 
 
 def test_children_of_a_worker_die_with_it(worker: Worker) -> None:
