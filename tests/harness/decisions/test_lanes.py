@@ -114,3 +114,10 @@ def test_contractions_with_many_results_are_not_asked_for_partial_sums() -> None
 def test_sums_over_a_single_element_can_be_decided() -> None:
     uri = "tirgym://core-v0/conv2d?c=1&h=5&w=4&o=1&k=1&dtype=float32"
     assert walk_of(uri).finish().done
+
+
+def test_a_contraction_keeps_its_loops_and_what_it_reads_is_computed_once() -> None:
+    answers = static("attention")
+    assert answers["dot.location"] == 0
+    assert answers["share.inline"] == 0
+    assert answers["score.inline"] == 1  # no contraction reads it
