@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tvm_ffi
@@ -27,6 +28,7 @@ from tvm.tirx import (
     Not,
     Select,
     SeqStmt,
+    Shuffle,
     Sub,
     Var,
 )
@@ -119,7 +121,7 @@ class _Counter:
             self._by_node[hash(expr.var)] = self.value(expr.value)
             return self.value(expr.body)
         parts = _parts(expr, kind)
-        name = _call_name(expr) if kind is Call else str(expr.ty) if kind is Cast else ""
+        name = _LABELS[kind](expr) if kind in _LABELS else ""
         number, new = self._known((kind, name, *(self.value(part) for part in parts)))
         if new:
             self._count(expr, kind, name)
@@ -216,6 +218,13 @@ def _call_name(expr: Any) -> str:
     return str(getattr(expr.op, "name", "")).rpartition(".")[2]
 
 
+_LABELS: dict[type, Callable[[Any], str]] = {
+    Call: _call_name,
+    Cast: lambda expr: str(expr.ty),
+    Shuffle: lambda expr: " ".join(str(lane.value) for lane in elements(expr.indices)),
+}
+"""What tells expressions of one kind with the same operands apart."""
+
 _PARTS = {
     Select: ("condition", "true_value", "false_value"),
     Cast: ("value",),
@@ -230,6 +239,8 @@ def _parts(expr: Any, kind: type) -> tuple[Any, ...]:
         return tuple(
             argument for argument in elements(expr.args) if type(argument) is not StringImm
         )
+    if kind is Shuffle:
+        return tuple(elements(expr.vectors))
     names = _PARTS.get(kind)
     if names is not None:
         return tuple(getattr(expr, name) for name in names)

@@ -175,6 +175,13 @@ def _squared_exp(_: Any) -> Any:
     return te.create_prim_func([a, te.compute((16,), lambda i: b[i] * b[i], "C")])
 
 
+def _back_and_forth(_: Any) -> Any:
+    """Transposed and transposed again."""
+    a = te.placeholder((32, 64), "float32", "A")
+    b = te.compute((64, 32), lambda i, j: a[j, i], "B")
+    return te.create_prim_func([a, te.compute((32, 64), lambda i, j: b[j, i], "C")])
+
+
 def _wide_exp(_: Any) -> Any:
     """An exponential in float64."""
     a = te.placeholder((16,), "float64", "A")
@@ -195,6 +202,7 @@ _LOCAL: dict[str, Callable[[Any], Any]] = {
     "total": _total,
     "scaled": _scaled,
     "squared_exp": _squared_exp,
+    "back_and_forth": _back_and_forth,
     "wide_exp": _wide_exp,
 }
 

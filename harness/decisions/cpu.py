@@ -18,6 +18,7 @@ from tirgym.harness.decisions.lanes import Lanes
 from tirgym.harness.decisions.marks import Marks
 from tirgym.harness.decisions.nests import loop_tree, tensorir
 from tirgym.harness.decisions.stages import Inline, Locate, Partial
+from tirgym.harness.decisions.transposes import Transpose
 from tirgym.harness.decisions.walk import Next, Question, Task
 from tirgym.harness.hardware import cpu_facts
 from tirgym.harness.program import Program
@@ -67,5 +68,9 @@ class _Structure:
         tasks: list[Task] = []
         for name in reversed(blocks):
             if blocks.count(name) == 1:
-                tasks += [Locate(name), Lanes(name, self.lanes, self.powers)]
+                tasks += [
+                    Locate(name),
+                    Transpose(name, self.lanes, self.powers),
+                    Lanes(name, self.lanes, self.powers),
+                ]
         return Next(program, tuple(tasks))

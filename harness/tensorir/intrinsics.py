@@ -1,4 +1,4 @@
-"""Vector intrinsics for `Tensorize`, registered with TVM on first use.
+"""Vector intrinsics for `Tensorize`, registered with TVM on first use: dot products, transposes.
 
 TVM 0.27 ships the same dot product in `tvm.s_tir.tensor_intrin.x86`, but importing that package parses
 every GPU intrinsic (13 s and more), its VNNI version does not match the operand types of the LLVM
@@ -9,11 +9,27 @@ which changes results.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
-from tvm.s_tir import TensorIntrin
+from tvm import tirx
+from tvm.ir import Range
+from tvm.s_tir import SBlock, SBlockRealize, TensorIntrin
 from tvm.script import tirx as T
+from tvm.tirx import (
+    Bind,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    IntImm,
+    IterVar,
+    Ramp,
+    SeqStmt,
+    Shuffle,
+    Var,
+)
 
-__all__ = ["OPERATIONS", "register_intrinsic"]
+__all__ = ["OPERATIONS", "TRANSPOSES", "register_intrinsic"]
 
 OPERATIONS = {"llvm.x86.avx512.vpdpbusd.512": 2 * 16 * 4}
 """Arithmetic of one call by LLVM intrinsic; a multiply-add counts two."""
@@ -23,7 +39,7 @@ OPERATIONS = {"llvm.x86.avx512.vpdpbusd.512": 2 * 16 * 4}
 def register_intrinsic(name: str) -> str:
     """Register the intrinsic called `name` and return the name that TVM knows it by."""
     known = f"tirgym.{name}"
-    description, implementation = _DOTS[name]
+    description, implementation = _DOTS[name] if name in _DOTS else _transposes(TRANSPOSES[name])
     TensorIntrin.register(known, description, implementation, override=True)
     return known
 
@@ -64,3 +80,71 @@ def _dot_16x4_vnni(
 
 
 _DOTS = {"dot_16x4_vnni": (_dot_16x4_description, _dot_16x4_vnni)}
+
+TRANSPOSES = {"transpose_16x16": 16, "transpose_8x8": 8}
+"""Float32 elements on a side."""
+
+
+def _transposes(size: int) -> tuple[Any, Any]:
+    """B[i, j] = A[j, i] for float32 squares, as loops and in vector registers.
+
+    In registers, log2(size) rounds swap the off-diagonal quarters of ever larger squares, two rows
+    at a time (Eklundh, "A fast computer method for matrix transposing", 1972).
+    """
+    return _square(size, _transpose_loops), _square(size, _transpose_in_registers)
+
+
+def _square(size: int, body: Any) -> Any:
+    """A function of two squares, rows apart by any stride, with the statement that `body` makes."""
+    one = IntImm("int32", 1)
+    squares = [
+        tirx.decl_buffer(
+            (size, size),
+            "float32",
+            name,
+            strides=[Var(f"row_{name}", "int32"), one],
+            offset_factor=1,
+        )
+        for name in "AB"
+    ]
+    whole = [BufferRegion(b, [Range.from_min_extent(0, size)] * 2) for b in squares]
+    root = SBlock([], whole[:1], whole[1:], "root", body(size, *squares))
+    return tirx.PrimFunc(squares, SBlockRealize([], True, root))
+
+
+def _transpose_loops(size: int, a: Any, b: Any) -> Any:
+    i, j = Var("i", "int32"), Var("j", "int32")
+    rows, columns = (IterVar(Range(0, size), Var(name, "int32"), 0) for name in ("vi", "vj"))
+    read, written = (
+        BufferRegion(buffer, [Range.from_min_extent(iterator.var, 1) for iterator in place])
+        for buffer, place in ((a, (columns, rows)), (b, (rows, columns)))
+    )
+    copy = BufferStore(b, BufferLoad(a, [columns.var, rows.var]), [rows.var, columns.var])
+    block = SBlock([rows, columns], [read], [written], "transpose", copy)
+    inner = For(j, 0, size, 0, SBlockRealize([i, j], True, block))
+    return For(i, 0, size, 0, inner)
+
+
+def _transpose_in_registers(size: int, a: Any, b: Any) -> Any:
+    statements: list[Any] = []
+    lanes = Ramp(IntImm("int32", 0), IntImm("int32", 1), size)
+
+    def named(value: Any) -> Any:
+        register = Var("row", f"float32x{size}")
+        statements.append(Bind(register, value))
+        return register
+
+    def mixed(one: Any, other: Any, picked: list[int]) -> Any:
+        return named(Shuffle([one, other], [IntImm("int32", lane) for lane in picked]))
+
+    rows = [named(BufferLoad(a, [i, lanes])) for i in range(size)]
+    half = 1
+    while half < size:
+        for i in [i for i in range(size) if not i & half]:
+            one, other = rows[i], rows[i + half]
+            lane = range(size)
+            rows[i] = mixed(one, other, [size + c - half if c & half else c for c in lane])
+            rows[i + half] = mixed(one, other, [size + c if c & half else c + half for c in lane])
+        half *= 2
+    statements += [BufferStore(b, row, [i, lanes]) for i, row in enumerate(rows)]
+    return SeqStmt(statements)

@@ -18,6 +18,7 @@ __all__ = [
     "rfactor_sibling",
     "shared_writes",
     "tangled_reorder",
+    "vectors_of_vectors",
 ]
 
 
@@ -76,6 +77,15 @@ def colliding_lanes(facts: LoopFacts, t: Any, asked: int) -> int:
             facts.once[block] and variable in view.spatial_vars
         )
         if not distinct or variable in view.reduce_vars or view.ordered:
+            refused |= 1 << i
+    return refused
+
+
+def vectors_of_vectors(facts: LoopFacts, t: Any, asked: int) -> int:
+    """Vectorize of a loop around an intrinsic, which works on vectors already."""
+    refused = 0
+    for i in bits(facts.over_block & asked):
+        if facts.views[facts.firsts[i]].intrinsic:
             refused |= 1 << i
     return refused
 

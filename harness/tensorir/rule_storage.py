@@ -10,7 +10,7 @@ from tvm.ir.expr import TensorLoad
 from tvm.tirx import Add, BufferStore, Cast, FloatImm, For, IntImm, Mul
 
 from tirgym.harness.tensorir.facts import Facts, bits
-from tirgym.harness.tensorir.nest import REDUCE, Block, Buffer
+from tirgym.harness.tensorir.nest import REDUCE, Access, Block, Buffer
 from tirgym.harness.tensorir.rule_limits import EVERYTHING, MAX_BLOCKS
 from tirgym.harness.transforms.bind import THREADS
 from tirgym.harness.transforms.store_precision import DTYPES
@@ -246,27 +246,28 @@ def foreign_intrinsic(facts: Facts, t: Any, asked: int) -> int:
 
 
 def unlike_intrinsic(facts: Facts, t: Any, asked: int) -> int:
-    """Tensorize of a nest that is not 16 by 4 around one update of 32-bit integers.
+    """Tensorize of a nest that is not what the intrinsic computes.
 
-    The weights must be stored as rows of exactly 16 x 4 bytes: the instruction reads 64 bytes in a
-    row, which the compiler does not check.
+    The weights of dot products must be stored as rows of exactly 16 x 4 bytes: the instruction reads
+    64 bytes in a row, which the compiler does not check. It does check copies.
     """
+    (rows, columns), alike = _ALIKE[t.intrinsic]
     refused = ~facts.over_loop
     for i in bits(asked & facts.over_loop):
         loop = facts.loops[i]
         if not (
-            loop.extent == 16
-            and facts.loops[i + 1].extent == 4
+            loop.extent == rows
+            and facts.loops[i + 1].extent == columns
             and facts.loops[i + 1].body == "block"
             and type(facts.loops[i + 1].node) is For
             and facts.serial & 3 << i == 3 << i
-            and _dots(facts.blocks[loop.blocks[0]])
+            and alike(facts.blocks[loop.blocks[0]], loop.var, facts.loops[i + 1].var)
         ):
             refused |= 1 << i
     return refused
 
 
-def _dots(block: Block) -> bool:
+def _dots(block: Block, _outer: int, _inner: int) -> bool:
     facts = block.facts
     if facts.has_init or block.has_predicate or len(facts.writes) != 1:
         return False
@@ -274,6 +275,39 @@ def _dots(block: Block) -> bool:
         return False
     weights = [r.buffer for r in facts.reads if r.buffer.dtype == "int8"]
     return len(weights) == 1 and weights[0].shape[-2:] == (16, 4)
+
+
+def _copies(block: Block, outer: int, inner: int) -> bool:
+    """Whether a block moves float32 elements one by one from [.., inner, outer] to [.., outer, inner]."""
+    facts = block.facts
+    body = facts.node.body
+    if type(body) is not BufferStore or type(body.value) is not TensorLoad or block.has_predicate:
+        return False
+    read, write = facts.reads[0], facts.writes[0]
+    along = _driven(block, write, outer), _driven(block, write, inner)
+    across = _driven(block, read, inner), _driven(block, read, outer)
+    return write.buffer.dtype == "float32" and along == across == (-2, -1)
+
+
+def _driven(block: Block, access: Access, var: int) -> int:
+    """The one dimension, counted from the last, that a loop moves an access along element by element;
+    0 if there is none or are more."""
+    steps = []
+    for start, _ in access.region:
+        step = 0.0
+        for handle, binding in zip(block.facts.iter_handles, block.bindings, strict=True):
+            step += start.coefficients.get(handle, 0.0) * binding.coefficients.get(var, 0.0)
+        steps.append(step)
+    moved = [d - len(steps) for d, step in enumerate(steps) if step]
+    return moved[0] if len(moved) == 1 and steps[moved[0]] == 1.0 else 0
+
+
+_ALIKE: dict[str, tuple[tuple[int, int], Callable[[Block, int, int], bool]]] = {
+    "dot_16x4_vnni": ((16, 4), _dots),
+    "transpose_16x16": ((16, 16), _copies),
+    "transpose_8x8": ((8, 8), _copies),
+}
+"""By intrinsic: extents of the two loops, and what the block must do in them."""
 
 
 def not_float(facts: Facts, t: Any, asked: int) -> int:

@@ -180,6 +180,12 @@ RULES: tuple[Rule, ...] = (
         loops.colliding_lanes,
     ),
     Rule(
+        "scalar body",
+        "the block is an intrinsic, which works on vectors already",
+        ("Vectorize",),
+        loops.vectors_of_vectors,
+    ),
+    Rule(
         "unroll extent",
         f"the extent is not within 2 to {limits.MAX_UNROLL_EXTENT}, or more than {limits.MAX_UNROLL} copies",
         ("Unroll",),
@@ -413,9 +419,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "like the intrinsic",
-        "the nest is not 16 by 4 around an integer dot product with weights stored as 16 x 4 bytes",
+        "the nest is no integer dot product of 16 by 4 with weights stored as 16 x 4 bytes, or no copy "
+        "of a float32 square",
         ("Tensorize",),
         storage.unlike_intrinsic,
+        by_row=True,
     ),
     Rule(
         "calls with a form",

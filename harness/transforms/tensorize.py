@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Tensorize"]
 
-INTRINSICS = {"dot_16x4_vnni": "avx512vnni"}
+INTRINSICS = {
+    "dot_16x4_vnni": "avx512vnni",
+    "transpose_16x16": "avx512f",
+    "transpose_8x8": "avx",
+}
 """Intrinsics that the action table offers, with the CPU feature that each needs."""
 
 
@@ -29,9 +33,12 @@ class Tensorize(Transform):
             for k in range(4):      →      C[0:16] = vpdpbusd(C[0:16], A[0:4], B[0:16, 0:4])
                 C[j] += int32(A[k]) * int32(B[j, k])
 
-    The intrinsic is the x86 dot product of unsigned by signed bytes into 32-bit integers. Refused
-    when the target lacks the instruction, and unless the nest is that dot product of 16 by 4 without
-    initialisation (see `DecomposeReduction`), with B stored as rows of 16 × 4 bytes.
+    `dot_16x4_vnni` is the x86 dot product of unsigned by signed bytes into 32-bit integers;
+    `transpose_16x16` and `transpose_8x8` load a float32 square row by row, transpose it in vector
+    registers, and store it row by row. Refused when the target lacks the instructions, and unless
+    the nest is that dot product of 16 by 4 without initialisation (see `DecomposeReduction`), with B
+    stored as rows of 16 × 4 bytes, or a copy of a square whose inner loop runs along the rows that
+    are written and down the columns that are read.
     """
 
     rebuilds: ClassVar[bool] = True

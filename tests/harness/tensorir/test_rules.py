@@ -255,14 +255,36 @@ CASES: dict[str, list[Case]] = {
             arch="haswell",
         )
     ],
+    "scalar body": [
+        Case(
+            "transpose",
+            "Split(loop=0, factor=8); Split(loop=2, factor=8); Reorder(loop=1); "
+            "Tensorize(loop=2, intrinsic='transpose_8x8')",
+            "Vectorize(loop=1)",
+            hole=True,
+            shape=(("m", 16), ("n", 32)),
+        )
+    ],
     "like the intrinsic": [
+        Case(
+            "transpose",
+            "Split(loop=0, factor=8); Split(loop=2, factor=8); Reorder(loop=1)",
+            "Tensorize(loop=2, intrinsic='transpose_16x16')",
+            shape=(("m", 16), ("n", 32)),
+        ),
+        Case(
+            "matmul",
+            "Split(loop=0, factor=8); Split(loop=2, factor=8); Reorder(loop=1)",
+            "Tensorize(loop=2, intrinsic='transpose_8x8')",
+            shape=(("m", 16), ("n", 32), ("k", 1)),
+        ),
         Case(
             "row_dots",
             "Split(loop=1, factor=16); Split(loop=3, factor=4); Reorder(loop=2); "
             "DecomposeReduction(loop=2)",
             "Tensorize(loop=4, intrinsic='dot_16x4_vnni')",
             hole=True,
-        )
+        ),
     ],
     "names once": [
         Case("softmax", "VectorMath(block=1)", "ComputeInline(block=1)", True, shape=SOFTMAX),
