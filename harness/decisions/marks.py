@@ -74,8 +74,15 @@ class Marks:
         tasks: list[Task] = [Vectorise(name, self.lanes) for name in names]
         threaded = tuple(names) if self.threads > 1 else ()
         tasks.append(Parallelise(threaded, self.threads))
-        tasks += [Initialise(name) for name in names]
+        tasks += [Initialise(name) for name in _by_work(tensorir(program), names)]
         return Next(program, tuple(tasks))
+
+
+def _by_work(program: TensorIRProgram, names: list[str]) -> list[str]:
+    """The longest first: the cap on blocks may leave no room for all."""
+    blocks = {name: find(program, name) for name in names}
+    trips = {n: program.facts.trips[b.index] if b is not None else 0 for n, b in blocks.items()}
+    return sorted(names, key=lambda name: -trips[name])
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,3 +121,9 @@ def test_a_contraction_keeps_its_loops_and_what_it_reads_is_computed_once() -> N
     assert answers["dot.location"] == 0
     assert answers["share.inline"] == 0
     assert answers["score.inline"] == 1  # no contraction reads it
+
+
+def test_the_longest_sum_leaves_its_loops_first_where_blocks_are_scarce() -> None:
+    answers = [answer.key for answer in walk_of("attention").finish().answers]
+    inits = [key for key in answers if key.endswith(".init")]
+    assert set(inits[:2]) == {"dot.init", "out.init"}
