@@ -7,7 +7,7 @@ it to a `Vocabulary`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol, Self
@@ -21,7 +21,17 @@ from tirgym.harness.macros import VOCABULARY_NAMES, named_vocabulary
 from tirgym.harness.program import Program
 from tirgym.harness.vocabulary import Vocabulary
 
-__all__ = ["SPACES", "Asked", "Choices", "Steps", "begin_choices", "nearest_option", "position"]
+__all__ = [
+    "SPACES",
+    "Asked",
+    "Choices",
+    "Steps",
+    "begin_choices",
+    "draw",
+    "nearest_option",
+    "position",
+    "wanted_option",
+]
 
 SPACES = ("decision", *VOCABULARY_NAMES)
 """The compiler's own decision points, and the action tables by name."""
@@ -174,6 +184,22 @@ def position(state: Choices) -> Hashable:
     """
     left = state.agenda if isinstance(state, Walk) else (len(state.answers), state.question is None)
     return state.program.ir_key, left
+
+
+def draw(question: Asked, rng: np.random.Generator) -> int:
+    """A random option; where several share a label, the label is drawn first."""
+    labels = list(dict.fromkeys(option.label for option in question.options))
+    number = int(rng.integers(len(labels)))
+    if len(labels) == len(question.options):
+        return number
+    alike = [i for i, option in enumerate(question.options) if option.label == labels[number]]
+    return alike[int(rng.integers(len(alike)))]
+
+
+def wanted_option(question: Asked, values: Mapping[str, int]) -> int:
+    """The option of `values`, the value by key, or the default."""
+    value = values.get(question.key)
+    return question.default if value is None else nearest_option(question, value)
 
 
 def nearest_option(question: Asked, value: int) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from tirgym.baselines.random_walk import random_walk
 from tirgym.errors import InvalidValueError
 from tirgym.harness.agent import Search
+from tirgym.harness.macros import VOCABULARY_NAMES
 from tirgym.harness.program import Program
 
 __all__ = ["Args", "GreedyAgent"]
@@ -39,6 +40,8 @@ class GreedyAgent:
     """Steepest ascent on measured speedup, one transform at a time."""
 
     name = "greedy"
+    spaces = VOCABULARY_NAMES
+    """action tables that the agent plays: the one of the search"""
 
     def __init__(self, **options: Any) -> None:
         self.args = Args(**options)

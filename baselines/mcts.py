@@ -38,9 +38,10 @@ from tirgym.baselines.choices import (
     Asked,
     Choices,
     begin_choices,
-    nearest_option,
     position,
+    wanted_option,
 )
+from tirgym.baselines.surrogate import Vector
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.agent import Search
 
@@ -76,10 +77,12 @@ class Args:
     """they grow with this power of the visits"""
     peak: float = 0.5
     """share of the best program below a node in its value; the rest is the mean"""
+    follow: float = 0.5
+    """share of the simulations that follow one of the fastest programs some way down"""
     playouts: float = 0.6
-    """share of the opened nodes that are also played out at random"""
+    """share of the simulations that end in a playout with answers drawn anew"""
     elite: int = 8
-    """fastest programs that playouts start from"""
+    """fastest programs that simulations follow and are finished like"""
     lucky: float = 0.15
     """share of a batch that goes to chance"""
     courage: float = 0.7
@@ -97,7 +100,7 @@ class Args:
 
 
 _COUNTS = ("depth", "simulations", "answers", "batch", "elite", "fruitless", "prefixes")
-_SHARES = ("peak", "playouts", "lucky", "widening")
+_SHARES = ("peak", "follow", "playouts", "lucky", "widening")
 
 
 class MCTSAgent:
@@ -132,7 +135,7 @@ class _Node:
 
     state: Choices
     individual: Individual
-    """the program when the rest is left to the compiler"""
+    """a program that comes of it"""
     closed: list[int]
     """options to be opened, the next one last"""
     edges: list[_Edge] = field(default_factory=list)
@@ -148,6 +151,7 @@ class _Edge:
     """An opened option."""
 
     child: _Node
+    option: int
     visits: int = 0
 
 
@@ -178,7 +182,7 @@ class _Run:
         first = begin_choices(self.search, args.space, args.depth)
         if not appraisal.begin():
             return
-        root = self._node(first, None)
+        root = self._node(first, {}, None)
         share = min(1.0, args.answers / max(1, len(root.individual.values)))
         self._revalue()
         if not self._measure([root.individual]):
@@ -211,39 +215,60 @@ class _Run:
     # -- one simulation ---------------------------------------------------------------------
 
     def _simulate(self, root: _Node) -> None:
-        """Go down, open an option, complete what follows, and back its value up."""
+        """Follow a good program some way, go on by score, open an option, and finish what follows."""
+        guide = self._guide()
         path = [root]
-        fresh = False
-        while not fresh and path[-1].state.question is not None:
+        if guide and self.rng.random() < self.args.follow:
+            for _ in range(int(self.rng.integers(len(guide)))):
+                edge = self._edge_of(path[-1], guide)
+                if edge is None:
+                    break
+                edge.visits += 1
+                path.append(edge.child)
+        while path[-1].state.question is not None:
             node = path[-1]
-            width = 1 + int(self.args.width * node.visits**self.args.widening)
-            edge: _Edge | None
-            if node.closed and len(node.edges) < width:
-                edge = opened = self._open(node)
-                # the default leads to what the node was valued by: nothing is new yet
-                fresh = opened.child.visits == 0 and len(node.edges) > 1
-            else:
-                edge = self._choose(node)
+            edge = self._open(node, guide) if self._is_wide(node) else self._choose(node)
             if edge is None:
                 break
             edge.visits += 1
             path.append(edge.child)
-        node = path[-1]
-        self._back_up(_Simulation(tuple(path), node.individual))
-        if fresh and self.rng.random() < self.args.playouts:
-            self._back_up(_Simulation(tuple(path), self._finish(node.state, self._playout())))
+            if edge.child.individual is not node.individual and not edge.child.visits:
+                break
+        individual = path[-1].individual
+        if self.rng.random() < self.args.playouts:
+            individual = self._finish(path[-1].state, self._playout(guide))
+        self._back_up(_Simulation(tuple(path), individual))
         for node in reversed(path):
             node.spent = not node.closed and all(edge.child.spent for edge in node.edges)
 
-    def _open(self, node: _Node) -> _Edge:
-        """The next option of `node`."""
-        question, option = node.state.question, node.closed.pop()
+    def _is_wide(self, node: _Node) -> bool:
+        """Whether `node` was visited often enough to open one more option."""
+        width = 1 + int(self.args.width * node.visits**self.args.widening)
+        return bool(node.closed) and len(node.edges) < width
+
+    def _open(self, node: _Node, guide: Mapping[str, int], option: int | None = None) -> _Edge:
+        """The next option of `node`, or the closed one that is asked for."""
+        question = node.state.question
         assert question is not None  # there was an option
+        if option is None:
+            option = node.closed.pop()
+        else:
+            node.closed.remove(option)
+        taken = node.individual.values.get(question.key)
+        inherits = taken == question.options[option].value
         state = self._answer(node.state, option)
-        default = node.individual if option == question.default else None
-        edge = _Edge(self._node(state, default))
+        edge = _Edge(self._node(state, guide, node.individual if inherits else None), option)
         node.edges.append(edge)
         return edge
+
+    def _edge_of(self, node: _Node, guide: Mapping[str, int]) -> _Edge | None:
+        """The edge that `guide` takes; None where everything is decided."""
+        question = node.state.question
+        if question is None:
+            return None
+        option = wanted_option(question, guide)
+        opened = [edge for edge in node.edges if edge.option == option]
+        return opened[0] if opened else self._open(node, guide, option)
 
     def _choose(self, node: _Node) -> _Edge | None:
         """The edge of highest PUCT score; None if there is nothing new behind any."""
@@ -304,14 +329,17 @@ class _Run:
 
     # -- states -----------------------------------------------------------------------------
 
-    def _node(self, state: Choices, default: Individual | None) -> _Node:
-        """The node of `state`; `default` is what it is completed to, if that is known."""
+    def _node(
+        self, state: Choices, guide: Mapping[str, int], individual: Individual | None
+    ) -> _Node:
+        """The node of `state`, finished as `guide` says unless `individual` is known to come of it."""
         key = position(state)
         node = self.nodes.get(key)
         if node is None:
-            individual = default or self._finish(state, lambda question: question.default)
+            if individual is None:
+                individual = self._finish(state, lambda question: wanted_option(question, guide))
             question = state.question
-            closed = [] if question is None else self._order(question)
+            closed = [] if question is None else self._order(question, individual.values)
             node = self.nodes[key] = _Node(state, individual, closed)
         return node
 
@@ -334,45 +362,45 @@ class _Run:
         values = {answer.key: answer.value for answer in state.answers}
         return self.appraisal.individual(state.program, values)
 
-    def _playout(self) -> Callable[[Asked], int]:
-        """Answers of one of the best programs, or the defaults, some of them drawn anew."""
-        elite = [individual.values for individual, _ in self.appraisal.ranked()[: self.args.elite]]
+    def _guide(self) -> Mapping[str, int]:
+        """Answers of one of the fastest programs; none before any was measured."""
+        ranked = self.appraisal.ranked()[: self.args.elite]
         # the first are the fittest: a quadratic law prefers them
-        base: Mapping[str, int] = elite[int(len(elite) * self.rng.random() ** 2)] if elite else {}
-        rate = min(1.0, float(self.rng.choice((1.0, 2.0, 4.0))) / max(1, len(base)))
+        return ranked[int(len(ranked) * self.rng.random() ** 2)][0].values if ranked else {}
+
+    def _playout(self, guide: Mapping[str, int]) -> Callable[[Asked], int]:
+        """The answers of `guide`, or the defaults, some of them drawn anew."""
+        rate = min(1.0, float(self.rng.choice((1.0, 2.0, 4.0))) / max(1, len(guide)))
 
         def choose(question: Asked) -> int:
-            if self.rng.random() < rate:
-                weights = self._weights(question)
-                return int(self.rng.choice(len(weights), p=weights / weights.sum()))
-            wanted = base.get(question.key)
-            return question.default if wanted is None else nearest_option(question, wanted)
+            if self.rng.random() >= rate:
+                return wanted_option(question, guide)
+            weights = self._weights(question, wanted_option(question, guide))
+            return int(self.rng.choice(len(weights), p=weights / weights.sum()))
 
         return choose
 
-    def _order(self, question: Asked) -> list[int]:
-        """Options in the order in which they are opened, last first: the default, then a draw."""
-        weights = self._weights(question)
+    def _order(self, question: Asked, values: Mapping[str, int]) -> list[int]:
+        """Options in the order in which they are opened, last first: that of `values`, then a draw."""
+        first = wanted_option(question, values)
+        weights = self._weights(question, first)
         draws = self.rng.random(len(weights)) ** (1.0 / weights)
-        draws[question.default] = 2.0
+        draws[first] = 2.0
         return [int(option) for option in np.argsort(draws, kind="stable")]
 
-    def _weights(self, question: Asked) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _weights(self, question: Asked, centre: int) -> Vector:
         """How likely each option is drawn: by what it was worth in other programs.
 
         Options of one label share a weight, so that kinds with many instances are not nearly all
-        that is tried; where labels differ, options near the default are likelier.
+        that is tried; where labels differ, options near `centre` are likelier.
         """
         labels = Counter(option.label for option in question.options)
         near = len(labels) == len(question.options)
         weights = np.empty(len(question.options))
         for number, option in enumerate(question.options):
             total, tried = self.moves.get((question.key, option.value), (0.0, 0))
-            value = (total + UNTRIED) / (tried + 1)
-            gap = abs(number - question.default) if near else 0
-            weights[number] = (
-                math.exp((value - UNTRIED) / self.args.temperature)
-                / labels[option.label]
-                / (1 + gap)
-            )
+            gain = (total + UNTRIED) / (tried + 1) - UNTRIED
+            gap = abs(number - centre) if near else 0
+            share = labels[option.label] * (1 + gap)
+            weights[number] = math.exp(gain / self.args.temperature) / share
         return np.asarray(np.maximum(weights / weights.max(), 1e-6))

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from tirgym.baselines.registry import make_agent
+from tirgym.baselines.registry import STRONGEST, in_space, make_agent
+from tirgym.errors import InvalidValueError
 from tirgym.harness.agent import Agent, Budget, Candidate
 from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluation import Evaluation, TimingStats
@@ -129,7 +130,7 @@ class OptimizeResult:
 
 def optimize(
     workload: Workload | str,
-    agent: Agent | str = "beam",
+    agent: Agent | str = STRONGEST,
     trials: int = 64,
     seconds: float | None = None,
     seed: int = 0,
@@ -143,13 +144,15 @@ def optimize(
     progress: Callable[[Progress], None] | None = None,
     verify_top: int = 3,
     agent_options: Mapping[str, Any] | None = None,
+    space: str | None = None,
     recorder: Recorder | None = None,
     patience: int | None = None,
 ) -> OptimizeResult:
     """Search for a faster program of `workload` and verify it.
 
     `workload` is a workload, a URI, or what `load_workload` takes; `agent` a name of the agent
-    table, "package.module:Class", or an agent. `trials` and `seconds` limit the search, and
+    table, "package.module:Class", or an agent. An agent that is named plays `space`, "decision" or
+    an action table ("primitive", "macro", "both"), where it can; None is its default. `trials` and `seconds` limit the search, and
     `patience` ends it after so many trials in a row without a gain of 5 %; the verification comes
     on top. `out` gets the trace: whenever the best improves it is written whole,
     marked "unverified", and at the end with the verified number. Ctrl-C ends the search early;
@@ -157,9 +160,13 @@ def optimize(
     `store`, `evaluator`, `vocabulary` and `cost` are those of CompileHarness.
     """
     began = time.monotonic()
-    if isinstance(agent, str):
-        agent = make_agent(agent, **(agent_options or {}))
     target = target or Target("llvm", "", 1)
+    if isinstance(agent, str):
+        options, table = in_space(agent, space, target.backend)
+        agent = make_agent(agent, **options, **(agent_options or {}))
+        vocabulary = vocabulary or table
+    elif space is not None:
+        raise InvalidValueError("space", space, "none: the agent is given, not named")
     with CompileHarness(
         target.backend,
         target.arch or None,

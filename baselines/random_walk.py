@@ -14,6 +14,7 @@ import numpy as np
 
 from tirgym.errors import InvalidValueError
 from tirgym.harness.agent import Search
+from tirgym.harness.macros import VOCABULARY_NAMES
 from tirgym.harness.program import Program
 
 __all__ = ["Args", "RandomAgent", "random_walk"]
@@ -54,6 +55,8 @@ class RandomAgent:
     """Measures the end points of random legal walks."""
 
     name = "random"
+    spaces = VOCABULARY_NAMES
+    """action tables that the agent plays: the one of the search"""
 
     def __init__(self, **options: Any) -> None:
         self.args = Args(**options)

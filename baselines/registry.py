@@ -10,8 +10,18 @@ from typing import Any, cast
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.agent import Agent
 from tirgym.harness.branches import Branches
+from tirgym.harness.macros import VOCABULARY_NAMES, named_vocabulary
+from tirgym.harness.vocabulary import Vocabulary
 
-__all__ = ["AGENTS", "make_agent", "make_branches"]
+__all__ = [
+    "AGENTS",
+    "EVIDENCE",
+    "STRONGEST",
+    "agent_spaces",
+    "in_space",
+    "make_agent",
+    "make_branches",
+]
 
 AGENTS: Mapping[str, str] = {
     "random": "tirgym.baselines.random_walk:RandomAgent",
@@ -23,18 +33,49 @@ AGENTS: Mapping[str, str] = {
 """Name → "module:Class"; imported only when asked for."""
 
 
+STRONGEST = "evolutionary"
+"""The agent that plays unless another is asked for."""
+
+EVIDENCE = (
+    "strongest at 64 trials on matmul, conv2d, softmax, layernorm, attention and gemm_bias_gelu"
+)
+"""Why: `python -m tirgym.benchmarks.agents_compare`, see `docs/agents.md`."""
+
+
+def agent_spaces(name: str) -> tuple[str, ...]:
+    """The spaces that the agent called `name` plays, its default first; () if it takes none.
+
+    Spaces are the compiler's decision points ("decision") and the action tables by name. Raises
+    what `make_agent` raises.
+    """
+    return tuple(getattr(_class_of(name), "spaces", ()))
+
+
+def in_space(
+    name: str, space: str | None, backend: str
+) -> tuple[dict[str, Any], Vocabulary | None]:
+    """Options and vocabulary with which the agent called `name` plays `space`; None: its default.
+
+    Raises UnknownNameError for a space that the agent does not play, or the backend does not have.
+    """
+    if space is None:
+        return {}, None
+    spaces = agent_spaces(name)
+    if space not in spaces:
+        raise UnknownNameError(f"space of agent {name}", space, spaces or ["none: leave it out"])
+    args = getattr(import_module(_class_of(name).__module__), "Args", None)
+    takes = args is not None and "space" in {field.name for field in fields(args)}
+    vocabulary = named_vocabulary(space, backend) if space in VOCABULARY_NAMES else None
+    return {"space": space} if takes else {}, vocabulary
+
+
 def make_agent(name: str, **options: Any) -> Agent:
     """The agent called `name`, or the class at "package.module:Class", made with `options`.
 
     Options are the fields of the agent's `Args`. Raises UnknownNameError for a name that is in no
     table or module, and InvalidValueError for an option that the agent does not have.
     """
-    if ":" in name:
-        made = _third_party(name)
-    elif name in AGENTS:
-        made = _load(AGENTS[name])
-    else:
-        raise UnknownNameError("agent", name, [*AGENTS, "package.module:Class"])
+    made = _class_of(name)
     args = getattr(import_module(made.__module__), "Args", None)
     if args is not None:
         accepted = [field.name for field in fields(args)]
@@ -48,6 +89,14 @@ def make_branches(name: str, number: int, **options: Any) -> Agent:
     """`number` agents called `name` that explore side by side (see `Branches`); one is itself."""
     agents = [make_agent(name, **options) for _ in range(number)]
     return agents[0] if number == 1 else Branches(agents)
+
+
+def _class_of(name: str) -> type:
+    if ":" in name:
+        return _third_party(name)
+    if name not in AGENTS:
+        raise UnknownNameError("agent", name, [*AGENTS, "package.module:Class"])
+    return _load(AGENTS[name])
 
 
 def _load(where: str) -> type:

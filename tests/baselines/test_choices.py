@@ -7,7 +7,7 @@ import pytest
 from small import SMALL, make
 from toy import ToyCost, ToyEvaluator, toy_start, toy_vocabulary
 
-from tirgym.baselines.choices import Choices, Steps, begin_choices, nearest_option, position
+from tirgym.baselines.choices import Choices, Steps, begin_choices, draw, nearest_option, position
 from tirgym.errors import UnknownNameError
 from tirgym.harness.agent import Budget, Search
 from tirgym.harness.decisions import Walk
@@ -90,3 +90,13 @@ def test_the_nearest_option_is_the_smaller_of_equals() -> None:
     assert question is not None
     assert nearest_option(question, 100) == len(question.options) - 1
     assert nearest_option(question, 3) == 3
+
+
+def test_kinds_with_many_instances_are_not_drawn_more_often() -> None:
+    question = Steps(make(SMALL["matmul"]), named_vocabulary("primitive"), 4).question
+    assert question is not None
+    rng = np.random.default_rng(0)
+    labels = [question.options[draw(question, rng)].label for _ in range(400)]
+    kinds = {option.label for option in question.options}
+    assert set(labels) == kinds
+    assert max(map(labels.count, kinds)) < 4 * 400 / len(kinds)

@@ -42,6 +42,13 @@ def test_it_learns_what_the_cost_model_does_not_know() -> None:
     assert (best.evaluation.speedup or 0.0) > 10.9  # dials 5 and 3; the model knows only the first
 
 
+def test_it_plays_an_action_table_too() -> None:
+    best = play(EvolutionaryAgent(space="primitive"), 40).ranked()[0]
+    assert (best.evaluation.speedup or 0.0) > 5.0  # the first dial alone gives 3
+    with pytest.raises(UnknownNameError, match="decision, primitive, macro, both"):
+        EvolutionaryAgent(space="tiles")
+
+
 def test_it_stops_early_when_it_gains_nothing() -> None:
     run = play(EvolutionaryAgent(patience=1, gain=10.0, batch=4), 200)
     assert run.stopped is Stopped.FINISHED

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
-from tirgym.baselines.registry import AGENTS, make_agent, make_branches
+from tirgym.baselines.registry import (
+    AGENTS,
+    EVIDENCE,
+    STRONGEST,
+    in_space,
+    make_agent,
+    make_branches,
+)
 from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.harness.macros import named_vocabulary
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))
@@ -51,3 +62,50 @@ def test_unknown_options_are_named_with_the_known_ones() -> None:
 def test_options_out_of_range_are_refused(name: str, options: dict[str, int]) -> None:
     with pytest.raises(InvalidValueError, match="at least 1"):
         make_agent(name, **options)
+
+
+def test_the_default_is_an_agent_of_the_table() -> None:
+    assert STRONGEST in AGENTS
+    assert "64 trials" in EVIDENCE
+
+
+@pytest.mark.parametrize(
+    ("agent", "space", "options", "actions"),
+    [
+        ("mcts", None, {}, None),
+        ("mcts", "decision", {"space": "decision"}, None),
+        ("mcts", "macro", {"space": "macro"}, "macro"),
+        ("evolutionary", "both", {"space": "both"}, "both"),
+        ("beam", "macro", {}, "macro"),
+        ("tirgym.baselines.greedy:GreedyAgent", "primitive", {}, "primitive"),
+    ],
+)
+def test_spaces_are_options_or_action_tables(
+    agent: str, space: str | None, options: dict[str, str], actions: str | None
+) -> None:
+    made, vocabulary = in_space(agent, space, "llvm")
+    assert made == options
+    expected = named_vocabulary(actions).digest if actions else None
+    assert (vocabulary.digest if vocabulary else None) == expected
+    make_agent(agent, **made)
+
+
+@pytest.mark.parametrize(
+    ("agent", "space", "accepted"),
+    [
+        ("beam", "decision", "primitive, macro, both"),
+        ("mcts", "macros", "did you mean 'macro'"),
+        ("toy_agents:Still", "macro", "none: leave it out"),
+        ("gredy", "macro", "did you mean 'greedy'"),
+    ],
+)
+def test_a_space_that_an_agent_does_not_play_is_refused(
+    agent: str, space: str, accepted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    still = type("Still", (), {"name": "still", "run": lambda self, search: None})
+    monkeypatch.setitem(sys.modules, "toy_agents", SimpleNamespace(Still=still))
+    still.__module__ = "toy_agents"
+    with pytest.raises(UnknownNameError, match=accepted):
+        in_space(agent, space, "llvm")
+    with pytest.raises(UnknownNameError, match="backend with"):
+        in_space("beam", "macro", "abacus")

@@ -48,6 +48,11 @@ CASES: dict[str, tuple[list[str], str]] = {
     "level": (["show", "matmul", "--level", "ptx"], "tir, lowered, llvm, asm"),
     "agent": (["optimize", "matmul", "--agent", "beem"], "did you mean 'beam'"),
     "agent class": (["optimize", "matmul", "--agent", "nowhere:Agent"], "package.module:Class"),
+    "space": (["optimize", "matmul", "--space", "macros"], "did you mean 'macro'"),
+    "space of an agent": (
+        ["optimize", "matmul", "--agent", "beam", "--space", "decision"],
+        "primitive, macro, both",
+    ),
     "no trials": (["optimize", "matmul", "--trials", "0"], "at least 1"),
     "no seconds": (["optimize", "matmul", "--seconds", "0"], "positive"),
     "seconds": (["optimize", "matmul", "--seconds", "nan"], "positive"),

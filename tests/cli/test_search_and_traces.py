@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
+from tirgym.baselines.registry import STRONGEST
 from tirgym.cli import main
+from tirgym.harness.macros import named_vocabulary
 from tirgym.harness.trace import Trace
+from tirgym.harness.transforms import TRANSFORMS
 
 Cli = Callable[..., Any]
 
@@ -61,6 +64,25 @@ def test_branches_share_their_verdicts_and_patience_ends_the_search(cli: Cli) ->
     assert (record["agent"], record["stopped"]) == ("random x2", "converged")
     assert 2 <= record["trials"] < 200
     assert record["status"] == "passed"
+
+
+def test_the_default_agent_is_named_with_the_reason(cli: Cli) -> None:
+    done = cli("optimize", "add", "-s", "tiny", "--trials", "1", "--json")
+    assert done.json()["agent"] == STRONGEST
+    assert f"agent: {STRONGEST} (default: strongest at 64 trials on" in done.err
+    named = cli("optimize", "add", "-s", "tiny", "--trials", "1", "--agent", STRONGEST, "--json")
+    assert "default" not in named.err
+
+
+def test_spaces_are_chosen_by_name(cli: Cli, tmp_path: Path) -> None:
+    trace = tmp_path / "macro.json"
+    arguments = ["optimize", "matmul", *SMALL, "--agent", "mcts", "--space", "macro"]
+    done = cli(*arguments, "--trials", "4", "--out", trace, "--json")
+    assert (done.json()["agent"], done.json()["status"]) == ("mcts", "passed")
+    kinds = {text.partition("(")[0] for text in done.json()["trace"]}
+    assert kinds <= set(TRANSFORMS)  # what macros are made of
+    assert Trace.load(trace).vocabulary == named_vocabulary("macro").digest
+    assert cli("verify", trace).code == 0
 
 
 def test_optimize_for_people(cli: Cli, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tirgym.harness.evaluation import Evaluation, Level
 from tirgym.harness.macros import VOCABULARY_NAMES, named_vocabulary
 from tirgym.harness.program import Program
 from tirgym.harness.status import FATAL, Status
+from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.transforms import default_vocabulary, parse_transform
 from tirgym.rewards.final_speedup import FinalSpeedup
 
@@ -344,7 +345,9 @@ def test_macros_target_the_node_that_they_are_about() -> None:
     nodes = info["action_node"]
     blocks = [env.action_space.from_text(f"VectorizeInner(block={b}, lanes=8)") for b in (0, 1)]
     whole = env.action_space.from_text("DecomposeAll()")
-    assert nodes[blocks[0]] == 1 + len(env.program.nest.loops)
+    program = env.program
+    assert isinstance(program, TensorIRProgram)
+    assert nodes[blocks[0]] == 1 + len(program.nest.loops)
     assert nodes[blocks[1]] == -1  # there is one block
     assert nodes[whole] == nodes[-1] == 0  # the program, as STOP
 

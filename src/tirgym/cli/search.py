@@ -37,11 +37,22 @@ __all__ = ["optimize_command"]
 def optimize_command(
     kernel: KernelArgument,
     agent: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--agent", help="random, greedy, beam, evolutionary, or package.module:Class."
+            "--agent",
+            help="random, greedy, beam, evolutionary, mcts, or package.module:Class.",
+            show_default="the strongest",
         ),
-    ] = "beam",
+    ] = None,
+    space: Annotated[
+        str | None,
+        typer.Option(
+            "--space",
+            help="What the agent plays: decision (the compiler's open choices), primitive "
+            "(single transforms), macro, or both.",
+            show_default="the agent's own",
+        ),
+    ] = None,
     trials: Annotated[int, typer.Option("--trials", help="Programs to build and measure.")] = 64,
     seconds: Annotated[
         float | None,
@@ -88,20 +99,24 @@ def optimize_command(
     json: JsonFlag = False,
 ) -> None:
     """Search for a faster program of a kernel; the answer is checked in full and re-measured."""
-    from tirgym.baselines.registry import make_branches
+    from tirgym.baselines.registry import EVIDENCE, STRONGEST, in_space, make_branches
 
     _require_budget(trials, seconds, seed, patience, branches)
     workload = chosen_workload(kernel, shape)
     target = chosen_target(backend, arch, threads)
+    named, agent = agent is not None, agent or STRONGEST
     if ":" in agent:
         sys.path.append(os.getcwd())  # an installed command, unlike python -m, does not look there
-    player = make_branches(agent, branches)
+    options, vocabulary = in_space(agent, space, target.backend)
+    player = make_branches(agent, branches, **options)
     if out is not None:
         require_writable(out, "--out")
     if picture is not None:
         _require_picture(picture)
     if record is not None:
         require_writable(record / "record.jsonl", "--record")
+    if not named:
+        note(f"agent: {agent} (default: {EVIDENCE})")
 
     from tirgym.baselines.optimize import optimize
     from tirgym.harness.run_record import RunRecord
@@ -116,6 +131,7 @@ def optimize_command(
             seconds,
             seed,
             target=target,
+            vocabulary=vocabulary,
             out=out,
             progress=advance,
             recorder=recorder,

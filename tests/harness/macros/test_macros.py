@@ -94,8 +94,13 @@ def _before(name: str) -> TensorIRProgram:
     return apply_all(begin(case.kernel, case.num_threads, **case.shape), case.before)
 
 
+def _made(name: str, *parameters: int) -> Macro:
+    kind: Any = load_macro(name)
+    return kind(*parameters)  # type: ignore[no-any-return]
+
+
 def _macro(name: str) -> Macro:
-    return load_macro(name)(*CASES[name].parameters)
+    return _made(name, *CASES[name].parameters)
 
 
 def _text(name: str) -> str:
@@ -173,7 +178,7 @@ def test_text_forms_are_unique_calls(name: str) -> None:
 
 # -- legality -------------------------------------------------------------------------------
 
-KERNELS = (
+KERNELS: tuple[tuple[str, dict[str, int]], ...] = (
     ("matmul_bias_gelu", {"m": 16, "n": 24, "k": 32}),
     ("softmax", {"m": 8, "n": 32}),
     ("conv2d_padded", {}),
@@ -236,7 +241,7 @@ def test_masks_equal_trying_every_macro_on_many_states(kernel: str) -> None:
 
 def test_an_illegal_macro_names_the_step_and_changes_nothing() -> None:
     program = begin("matmul", **MATMUL)
-    macro = load_macro("CacheWriteAt")(0, 2)
+    macro = _made("CacheWriteAt", 0, 2)
     strided = apply_all(program, "Split(loop=1, factor=8); Reorder(loop=1)")
     key, error = strided.ir_key, strided.why_illegal(macro)
     assert error is not None
@@ -264,7 +269,7 @@ def test_an_illegal_macro_names_the_step_and_changes_nothing() -> None:
     ],
 )
 def test_refusals_say_why(macro: str, parameters: tuple[int, ...], reason: str) -> None:
-    error = begin("matmul", **MATMUL).why_illegal(load_macro(macro)(*parameters))
+    error = begin("matmul", **MATMUL).why_illegal(_made(macro, *parameters))
     assert error is not None
     assert reason in str(error)
     assert "\n" not in str(error)
@@ -278,7 +283,7 @@ def test_the_same_macro_is_the_same_transforms_whatever_the_names() -> None:
     other = apply_all(
         begin("matmul", **MATMUL), "CacheRead(block=0, read=1); CacheRead(block=1, read=0)"
     )
-    macro = load_macro("MultiLevelTile")(2, 4, 16, 8)
+    macro = _made("MultiLevelTile", 2, 4, 16, 8)
     assert one.apply(macro).steps[2:] == other.apply(macro).steps[2:]
 
 
