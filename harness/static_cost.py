@@ -191,7 +191,7 @@ class StaticCostModel:
             if limits:
                 limit = max([limits.get(i, 0) for i in chain], default=0)
                 around = _unrolled(around, limit) if limit else around
-            realize = block.realize
+            realize = block.placement.realize
             own = tuple([(b, private[b]) for b in _buffers(block) if b in private])
             key = (hash(realize), around, own)
             hit = self._costs.get(key)

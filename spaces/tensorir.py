@@ -67,7 +67,7 @@ class TensorIREncoder:
         if not isinstance(program, TensorIRProgram):
             raise TypeError(f"expected a TensorIRProgram, got {type(program).__name__}")
         nest = program.nest
-        views = [part_view(part) for part, _, _ in nest.parts]
+        views = [part_view(entry.part) for entry in nest.parts]
         number: dict[int, int] = {}
         buffers: list[Buffer] = []
         for view in views:
@@ -109,7 +109,7 @@ class TensorIREncoder:
         more_types, more_sources, more_targets = array("i"), array("i"), array("i")
         rows: list[bytes] = []
         before = 0
-        for view, (part, loop, block) in zip(views, program.nest.parts, strict=True):
+        for view, (part, _, _, loop, block) in zip(views, program.nest.parts, strict=True):
             node = [0, *range(1 + loop, 1 + loop + view.loops)]
             node += range(first_block + block, first_block + block + len(part.blocks))
             if before and view.tops[0]:

@@ -197,12 +197,12 @@ def _make_shared(facts: BlockFacts) -> BlockShared:
 
 def _shared(facts: BlockFacts) -> BlockShared:
     """What depends on a block alone; kept with it, and shared between blocks that do the same."""
-    if facts.shown is None:
+    if facts.notes.shown is None:
         plan = access_plan(facts)
         key = (id(plan), facts.iter_types, facts.iter_extents, facts.annotated)
         found = _SHARED.entries.get(key)
-        facts.shown = found or _SHARED.put_at(key, plan, _make_shared(facts))
-    return facts.shown  # type: ignore[no-any-return]
+        facts.notes.shown = found or _SHARED.put_at(key, plan, _make_shared(facts))
+    return facts.notes.shown  # type: ignore[no-any-return]
 
 
 def _strides(access: Access, straight: bool, place: Placement) -> dict[int, tuple[float, bool]]:
@@ -253,12 +253,12 @@ def block_view(place: Placement) -> BlockView:
     Shared between blocks that do the same, since TVM makes new nodes for many that stay as they
     were.
     """
-    if place.shown is None:
+    if place.notes.shown is None:
         shared = _shared(place.facts)
         key = (id(shared), place.has_predicate, *map(binding_key, place.bindings))
         found = _VIEWS.entries.get(key)
-        place.shown = found or _VIEWS.put_at(key, shared, _make_view(place, shared))
-    return place.shown  # type: ignore[no-any-return]
+        place.notes.shown = found or _VIEWS.put_at(key, shared, _make_view(place, shared))
+    return place.notes.shown  # type: ignore[no-any-return]
 
 
 def block_row(view: BlockView, trips: int, depth: int) -> bytes:

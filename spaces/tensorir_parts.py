@@ -58,7 +58,7 @@ def _make(part: NestPart) -> PartView:
     loop_rows, trips = _loop_rows(part, views)
     block_rows = [
         block_row(view, trips[chain[-1]] if chain else 1, len(chain))
-        for view, chain in zip(views, part.block_chains, strict=True)
+        for view, chain in zip(views, part.shape.block_chains, strict=True)
     ]
     buffers: dict[int, Buffer] = {}
     written: dict[int, None] = {}
@@ -66,7 +66,9 @@ def _make(part: NestPart) -> PartView:
         shared = view.shared
         buffers.update(zip(shared.handles, shared.buffers, strict=True))
         written.update(dict.fromkeys(shared.handles[shared.reads :]))
-    structure, tops = _structure(part)
+    if part.shape.shown is None:
+        part.shape.shown = _structure(part.shape.block_chains, len(part.variables))
+    structure, tops = part.shape.shown
     return PartView(
         len(part.variables),
         b"".join(loop_rows),
@@ -106,7 +108,7 @@ def _accesses(
 
 
 def _structure(
-    part: NestPart,
+    chains: tuple[tuple[int, ...], ...], loops: int
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], tuple[int, int]]:
     """Nesting and order edges, and the first and the last child of the hardware node."""
     types: list[int] = []
@@ -114,7 +116,7 @@ def _structure(
     targets: list[int] = []
     last: dict[int, int] = {}
     first = shown = 0
-    for node, chain in enumerate(part.block_chains, 1 + len(part.variables)):
+    for node, chain in enumerate(chains, 1 + loops):
         new = len(chain)
         while new and chain[new - 1] >= shown:
             new -= 1
@@ -148,7 +150,7 @@ def _loop_rows(part: NestPart, views: list[BlockView]) -> tuple[list[bytes], lis
     rows: list[bytes] = []
     trips: list[int] = []
     depths: list[int] = []
-    for i, parent in enumerate(part.parents):
+    for i, parent in enumerate(part.shape.parents):
         extent, variable = max(part.extents[i], 1), part.variables[i]
         depths.append(1 if parent < 0 else depths[parent] + 1)
         trips.append(extent if parent < 0 else extent * trips[parent])
@@ -156,13 +158,13 @@ def _loop_rows(part: NestPart, views: list[BlockView]) -> tuple[list[bytes], lis
             _loop_row(
                 extent,
                 trips[i],
-                part.kinds[i],
-                part.annotated[i],
+                part.shape.kinds[i],
+                part.shape.annotated[i],
                 depths[i],
-                part.stops[i] - part.firsts[i],
+                part.shape.stops[i] - part.shape.firsts[i],
                 variable in spatial,
                 variable in reduce,
-                part.bodies[i],
+                part.shape.bodies[i],
             )
         )
     return rows, trips

@@ -158,8 +158,8 @@ def _read_swapped(
     block = find(state, name)
     assert block is not None  # it was found before
     buffer = block.facts.reads[number].buffer.handle
-    makers = state.facts.writers.get(buffer, [])
-    if len(makers) == 1 and state.facts.readers[buffer] == [block.index]:
+    makers = state.facts.writers.get(buffer, ())
+    if len(makers) == 1 and state.facts.readers[buffer] == (block.index,):
         return attempt(state, TransformLayout(makers[0], dimension, 1))
     copied = attempt(state, CacheRead(block.index, number))
     if copied is None:

@@ -87,7 +87,7 @@ class CacheReadAt(BlockMacro):
     def _is_plain(self, facts: Facts, block: Block, loop: int) -> bool:
         """Whether nothing but the work could speak against moving the copy."""
         read = block.facts.reads[self.read]
-        writers = facts.writers.get(read.buffer.handle, [])
+        writers = facts.writers.get(read.buffer.handle, ())
         return (
             is_settled(facts)
             and not facts.vectorized & (facts.up[loop] | facts.below[loop])

@@ -1,19 +1,19 @@
 """`BlockFacts` and `Placement`: what a block node, alone and with its bindings, says.
 
-TVM shares both nodes between schedule copies as long as a block is not touched. So each gets one
-record, made once, and what other modules find out about it is kept in slots of that record: no
-look-up, and few containers for the garbage collector.
+TVM shares both nodes between schedule copies as long as a block is not touched, and where it makes a
+new one with the same content it shares what is inside. What modules find out about a content is kept
+in slots of one record: no look-up, and few containers for the garbage collector.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tvm.tirx import IntImm
 
 from tirgym.harness.tensorir.linear import Linear, linear
-from tirgym.harness.tensorir.node_cache import NodeCache, items
+from tirgym.harness.tensorir.node_cache import NodeCache, array_size, items, map_size
 
 __all__ = ["Access", "BlockFacts", "Buffer", "Placement", "block_facts", "placement"]
 
@@ -41,6 +41,20 @@ class Access(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
+class BlockNotes:
+    """What was found out about blocks of one content, by whom: None until then."""
+
+    view: Any = None
+    """`block_view`"""
+    form: Any = None
+    """`shortcuts`"""
+    plan: Any = None
+    """`static_accesses`"""
+    shown: Any = None
+    """the encoder of graphs"""
+
+
+@dataclass(slots=True, eq=False)
 class BlockFacts:
     """What depends on a block node alone."""
 
@@ -53,14 +67,18 @@ class BlockFacts:
     writes: tuple[Access, ...]
     has_init: bool
     annotated: bool
-    view: Any = field(default=None, init=False)
-    """filled by `block_view`"""
-    form: Any = field(default=None, init=False)
-    """filled by `shortcuts`"""
-    plan: Any = field(default=None, init=False)
-    """filled by `static_accesses`"""
-    shown: Any = field(default=None, init=False)
-    """filled by the encoder of graphs"""
+    notes: BlockNotes
+    """shared by all blocks of the same content"""
+
+
+@dataclass(slots=True, eq=False)
+class PlacementNotes:
+    """What was found out about blocks of one content with their bindings: None until then."""
+
+    view: Any = None
+    """`block_view`"""
+    shown: Any = None
+    """the encoder of graphs"""
 
 
 @dataclass(slots=True, eq=False)
@@ -72,10 +90,8 @@ class Placement:
     bindings: tuple[Linear, ...]
     """value of each iterator as a linear form of loop variables"""
     has_predicate: bool
-    view: Any = field(default=None, init=False)
-    """filled by `block_view`"""
-    shown: Any = field(default=None, init=False)
-    """filled by the encoder of graphs"""
+    notes: PlacementNotes
+    """shared by all blocks of the same content and bindings"""
 
 
 _FACTS = NodeCache(1 << 11)
@@ -83,6 +99,8 @@ _BUFFERS = NodeCache(1 << 10)
 _ACCESSES = NodeCache(1 << 12)
 _ITERS = NodeCache(1 << 11)
 _PLACED = NodeCache(1 << 11)
+_SAME_FACTS = NodeCache(1 << 11)
+_SAME_PLACED = NodeCache(1 << 11)
 
 
 def _buffer(node: Any) -> Buffer:
@@ -136,34 +154,72 @@ def _iterators(array: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int,
 
 
 def block_facts(node: Any) -> BlockFacts:
-    """What depends on the block node alone; one record for each node."""
+    """What depends on the block node alone; cached by node."""
     hit = _FACTS.entries.get(hash(node))
     if hit is not None:
         return hit  # type: ignore[no-any-return]
-    handles, types, extents = _iterators(node.iter_vars)
-    made = BlockFacts(
-        node=node,
-        name=str(node.name_hint),
-        iter_handles=handles,
-        iter_types=types,
-        iter_extents=extents,
-        reads=tuple([_access(r) for r in items(node.reads)]),
-        writes=tuple([_access(r) for r in items(node.writes)]),
-        has_init=node.init is not None,
-        annotated=len(node.annotations) > 0,
+    iterators, reads, writes, init = (
+        node.iter_vars,
+        items(node.reads),
+        items(node.writes),
+        node.init,
     )
+    annotations, matched, name = node.annotations, node.match_buffers, str(node.name_hint)
+    annotated = map_size(annotations) > 0
+    content = (
+        name,
+        iterators.__chandle__(),
+        hash(node.body),
+        0 if init is None else hash(init),
+        annotations.__chandle__() if annotated else 0,
+        node.alloc_buffers.__chandle__(),
+        matched.__chandle__() if array_size(matched) else 0,
+        len(reads),
+        *map(hash, reads),
+        *map(hash, writes),
+    )
+    same = _SAME_FACTS.entries.get(content)
+    if same is None:
+        made = BlockFacts(
+            node,
+            name,
+            *_iterators(iterators),
+            tuple([_access(r) for r in reads]),
+            tuple([_access(r) for r in writes]),
+            init is not None,
+            annotated,
+            BlockNotes(),
+        )
+        _SAME_FACTS.put_at(content, node, made)
+    else:
+        made = BlockFacts(
+            node,
+            name,
+            same.iter_handles,
+            same.iter_types,
+            same.iter_extents,
+            same.reads,
+            same.writes,
+            same.has_init,
+            same.annotated,
+            same.notes,
+        )
     return _FACTS.put(node, made)  # type: ignore[no-any-return]
 
 
 def placement(realize: Any) -> Placement:
-    """A block with its bindings; one record for each `SBlockRealize`."""
+    """A block with its bindings; cached by node."""
     hit = _PLACED.entries.get(hash(realize))
     if hit is not None:
         return hit  # type: ignore[no-any-return]
-    made = Placement(
-        realize,
-        block_facts(realize.block),
-        tuple([linear(value) for value in items(realize.iter_values)]),
-        type(realize.predicate) is not IntImm,
-    )
+    facts, values, predicate = block_facts(realize.block), realize.iter_values, realize.predicate
+    content = (id(facts.notes), values.__chandle__(), hash(predicate))
+    same = _SAME_PLACED.entries.get(content)
+    if same is None:
+        bindings = tuple([linear(value) for value in items(values)])
+        guarded = type(predicate) is not IntImm
+        made = Placement(realize, facts, bindings, guarded, PlacementNotes())
+        _SAME_PLACED.put_at(content, realize, made)
+    else:
+        made = Placement(realize, facts, same.bindings, same.has_predicate, same.notes)
     return _PLACED.put(realize, made)  # type: ignore[no-any-return]

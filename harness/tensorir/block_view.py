@@ -5,30 +5,13 @@ TVM shares `SBlockRealize` nodes between schedule copies as long as a block is n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 from typing import Any, NamedTuple
 
-from tvm.ir.expr import TensorLoad
-from tvm.tirx import (
-    Add,
-    Bind,
-    BufferStore,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    SeqStmt,
-    Var,
-)
-from tvm_ffi import Object, structural_equal
+from tvm.tirx import FloorDiv, FloorMod, IntImm, Var
 
-from tirgym.harness.tensorir.linear import NO_VARIABLES, linear
+from tirgym.harness.tensorir.body_view import BodyView, body_parts, body_view, expression_size
 from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, BlockFacts, Placement
-from tirgym.harness.tensorir.node_cache import NodeCache, items
 
 __all__ = ["BlockView", "block_view", "body_parts", "expression_size"]
 
@@ -70,114 +53,7 @@ class BlockView(NamedTuple):
     """the one written region is plain but for spatial iterators v split into v // f and v % f"""
 
 
-_BODIES = NodeCache(1 << 11)
-_SIZES = NodeCache(1 << 11)
-
-_LEAVES = frozenset({Var, IntImm, FloatImm})
-_SINGLE = ("a", "b", "value", "condition", "true_value", "false_value", "body")
-_SEVERAL = ("args", "indices", "seq")
-_FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-"""those of `_SINGLE` and `_SEVERAL` that a type of node has"""
-
-
-def _mentions(expr: Any, buffer: int) -> bool:
-    """Whether `buffer` is loaded anywhere in `expr`."""
-    kind = type(expr)
-    if kind in _LEAVES:
-        return False
-    if kind is TensorLoad:
-        return hash(expr.source) == buffer or any(_mentions(i, buffer) for i in expr.indices)
-    for part in _SINGLE:
-        child = getattr(expr, part, None)
-        if hasattr(child, "ty") and _mentions(child, buffer):
-            return True
-    return any(_mentions(child, buffer) for child in getattr(expr, "args", None) or ())
-
-
-def _same_index(one: Any, other: Any) -> bool:
-    return hash(one) == hash(other) or bool(structural_equal(one, other))
-
-
-def body_parts(body: Any) -> Iterator[Any]:
-    """All nodes in `body`, index expressions included."""
-    stack = [body]
-    while stack:
-        item = stack.pop()
-        yield item
-        kind = type(item)
-        if kind in _LEAVES:
-            continue
-        known = _FIELDS.get(kind)
-        if known is None:
-            known = _FIELDS[kind] = (
-                tuple([part for part in _SINGLE if hasattr(item, part)]),
-                tuple([part for part in _SEVERAL if hasattr(item, part)]),
-            )
-        for part in known[0]:
-            child = getattr(item, part)
-            if isinstance(child, Object):
-                stack.append(child)
-        for part in known[1]:
-            children = getattr(item, part)
-            if children is not None:
-                stack.extend(items(children))
-
-
-def _mirrored(body: Any) -> frozenset[int]:
-    """Buffers that `body` accesses at an index with a negative coefficient."""
-    found = set()
-    for item in body_parts(body):
-        kind = type(item)
-        if kind is TensorLoad or kind is BufferStore:
-            for index in items(item.indices):
-                for c in linear(index).coefficients.values():
-                    if c < 0:
-                        found.add(hash(item.source if kind is TensorLoad else item.buffer))
-    return frozenset(found) if found else NO_VARIABLES
-
-
-def _accumulates(store: Any) -> bool:
-    """`x = x op term` with an associative, commutative op and a term without x."""
-    value, target = store.value, hash(store.buffer)
-    if type(value) not in (Add, Mul, Max, Min):
-        return False
-    for own, term in ((value.a, value.b), (value.b, value.a)):
-        if type(own) is TensorLoad and hash(own.source) == target:
-            same = all(map(_same_index, own.indices, store.indices))
-            return same and not _mentions(term, target)
-    return False
-
-
-class _Body(NamedTuple):
-    """What depends on the body of a block alone; TVM shares bodies more often than blocks."""
-
-    one_store: bool
-    accumulates: bool
-    feeds_on_itself: bool
-    """its one store reads the stored buffer"""
-    opaque: bool
-    """holds more than stores and named values, that is, comes from an intrinsic"""
-    mirrored: frozenset[int]
-
-
-def _body(node: Any) -> _Body:
-    body = node.body
-    hit = _BODIES.entries.get(hash(body))
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
-    one_store = type(body) is BufferStore
-    parts = items(body.seq) if type(body) is SeqStmt else [body]
-    made = _Body(
-        one_store,
-        one_store and _accumulates(body),
-        one_store and _mentions(body.value, hash(body.buffer)),
-        not all(type(part) in (BufferStore, Bind) for part in parts),
-        _mirrored(body),
-    )
-    return _BODIES.put(body, made)  # type: ignore[no-any-return]
-
-
-def _is_ordered(facts: BlockFacts, body: _Body, overlaps: bool, known_iters: bool) -> bool:
+def _is_ordered(facts: BlockFacts, body: BodyView, overlaps: bool, known_iters: bool) -> bool:
     """Whether the iterations of a block may have to run in their order.
 
     Reductions with several stores (argmax) come from declared commutative reducers and have an
@@ -280,12 +156,12 @@ def _own_view(facts: BlockFacts) -> tuple[tuple[int, ...], tuple[Any, ...]]:
 
     In the order of the fields of `BlockView` from `domain` on.
     """
-    if facts.view is not None:
-        return facts.view  # type: ignore[no-any-return]
+    if facts.notes.view is not None:
+        return facts.notes.view  # type: ignore[no-any-return]
     written = {v for w in facts.writes for start, _ in w.region for v in start.coefficients}
     reads = tuple(dict.fromkeys([r.buffer.handle for r in facts.reads]))
     writes = tuple(dict.fromkeys([w.buffer.handle for w in facts.writes]))
-    plain, body = _plain_write(facts), _body(facts.node)
+    plain, body = _plain_write(facts), body_view(facts.node)
     types = facts.iter_types
     known = set(types) <= {SPATIAL, REDUCE}
     overlaps = not set(reads).isdisjoint(writes)
@@ -305,21 +181,12 @@ def _own_view(facts: BlockFacts) -> tuple[tuple[int, ...], tuple[Any, ...]]:
         body.mirrored,
         plain is None and _packed_write(facts),
     )
-    facts.view = tuple(written), own
-    return facts.view  # type: ignore[no-any-return]
+    facts.notes.view = tuple(written), own
+    return facts.notes.view  # type: ignore[no-any-return]
 
 
 def block_view(place: Placement) -> BlockView:
     """What depends on a block and its bindings alone; kept with the placement."""
-    if place.view is None:
-        place.view = _make_view(place)
-    return place.view  # type: ignore[no-any-return]
-
-
-def expression_size(node: Any) -> int:
-    """Nodes in the body of a block, index expressions included; cached by body."""
-    body = node.body
-    hit = _SIZES.entries.get(hash(body))
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
-    return _SIZES.put(body, sum(1 for _ in body_parts(body)))  # type: ignore[no-any-return]
+    if place.notes.view is None:
+        place.notes.view = _make_view(place)
+    return place.notes.view  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ from tvm.s_tir.schedule import _ffi_api as ffi
 
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.block_view import BlockView
+from tirgym.harness.tensorir.exchange import exchange_of
 from tirgym.harness.tensorir.loop_facts import LoopFacts, PartFacts, bits, cached_flags, part_facts
 from tirgym.harness.tensorir.nest import Linear, Loop, LoopNest, Placement
 from tirgym.harness.tensorir.node_cache import NodeCache, items
@@ -76,7 +77,11 @@ class Facts(LoopFacts):
         """facts of each part, with the numbers of its first loop and its first block"""
         self._join_parts()
         self.intermediates = _intermediates(nest.root)
-        self._read_edges()
+        exchange = self.exchange = exchange_of(self.placed, self.views, self.intermediates)
+        self.writers, self.readers = exchange.writers, exchange.readers
+        self.producers, self.consumers = exchange.producers, exchange.consumers
+        self.outputs, self.makers, self.shared = exchange.outputs, exchange.makers, exchange.shared
+        self.complete, self.overwritten = exchange.complete, exchange.overwritten
 
     def _join_parts(self) -> None:
         """Put together what the parts say."""
@@ -86,21 +91,23 @@ class Facts(LoopFacts):
         reductions: list[int] = []
         variables: list[int] = []
         extents: list[int] = []
+        runs: list[int] = []
         trips: list[int] = []
         once: list[bool] = []
         views: list[BlockView] = []
         placed: list[Placement] = []
         over_loop = over_block = annotated = nested = single = 0
         serial = parallel = vectorized = unrolled = aligned = affine = local_reduction = 0
-        for part, loop, block in self.nest.parts:
-            facts = part_facts(part, self._schedule)
+        for entry in self.nest.parts:
+            facts, loop, block = part_facts(entry, self._schedule), entry.loop, entry.block
             self.parts.append((facts, loop, block))
             variables += facts.variables
             extents += facts.extents
+            runs += facts.runs
             trips += facts.trips
             once += facts.once
             views += facts.views
-            placed += facts.placed
+            placed += entry.blocks
             up += [members << loop for members in facts.up]
             below += [members << loop for members in facts.below]
             chains += [members << loop for members in facts.chain]
@@ -119,49 +126,11 @@ class Facts(LoopFacts):
             local_reduction |= facts.local_reduction << block
         self.variables, self.extents, self.up, self.below = variables, extents, up, below
         self.chain, self.reduced, self.trips, self.once = chains, reductions, trips, once
-        self.views, self.placed = views, placed
+        self.views, self.placed, self.runs = views, placed, runs
         self.over_loop, self.over_block, self.annotated = over_loop, over_block, annotated
         self.nested, self.single, self.serial, self.parallel = nested, single, serial, parallel
         self.vectorized, self.unrolled = vectorized, unrolled
         self.aligned, self.affine, self.local_reduction = aligned, affine, local_reduction
-
-    def _read_edges(self) -> None:
-        """Which blocks exchange buffers, and what follows for a block as a whole."""
-        writers: dict[int, list[int]] = {}
-        readers: dict[int, list[int]] = {}
-        for index, view in enumerate(self.views):
-            for buffer in view.writes:
-                writers.setdefault(buffer, []).append(index)
-            for buffer in view.reads:
-                readers.setdefault(buffer, []).append(index)
-        self.writers, self.readers, intermediates = writers, readers, self.intermediates
-        self.producers: list[list[int]] = []
-        self.consumers: list[list[int]] = []
-        outputs = makers = complete = overwritten = shared = 0
-        for owners in writers.values():
-            if len(owners) > 1:
-                for i in owners:
-                    shared |= 1 << i
-        for index, view in enumerate(self.views):
-            here = 1 << index
-            self.producers.append(_others(view.reads, writers, index))
-            self.consumers.append(_others(view.writes, readers, index))
-            writes = view.writes
-            if not intermediates.issuperset(writes):
-                outputs |= here
-            if writes and writes[0] in intermediates:
-                makers |= here
-            if view.spatial_only and not view.overlaps and not shared & here:
-                complete |= here
-            for buffer in view.reads:
-                owners = writers.get(buffer)  # type: ignore[assignment]
-                if owners and owners[-1] > index:
-                    overwritten |= here
-        self.outputs, self.makers, self.shared = outputs, makers, shared
-        self.complete = complete
-        """blocks that only map: spatial, sole writer, not reading what they write"""
-        self.overwritten = overwritten
-        """blocks that read what a later block writes"""
 
     @_Lazy
     def bit(self) -> dict[int, int]:
@@ -190,8 +159,8 @@ class Facts(LoopFacts):
     def uncovered(self) -> int:
         """Blocks that, for all the compiler knows, read more than their producers write."""
         found = 0
-        for i, place in enumerate(self.placed):
-            if place.facts.reads and not cached_flags(self._schedule, place.facts.node)[1]:
+        for i, block in enumerate(self.blocks):
+            if block.facts.reads and not cached_flags(self._schedule, block.facts.node)[1]:
                 found |= 1 << i
         return found
 
@@ -226,12 +195,12 @@ class Facts(LoopFacts):
         return total
 
     @_Lazy
-    def first_init(self) -> list[int]:
+    def first_init(self) -> Sequence[int]:
         """First block with an initialisation below each loop, -1 if none."""
         return [
             block + first if first >= 0 else -1
             for facts, _, block in self.parts
-            for first in facts.first_inits
+            for first in facts.first_init
         ]
 
     @_Lazy
@@ -248,39 +217,6 @@ class Facts(LoopFacts):
         for i in bits(self.uncovered):
             found.update(self.views[i].reads)
         return found
-
-    @_Lazy
-    def stored(self) -> list[tuple[int, tuple[int, ...], bool, bool]]:
-        """For each block: its first written buffer, with its shape (handle -1: none), whether an
-        accessor of it is an intrinsic, and whether one has a falling index into it."""
-        found: list[tuple[int, tuple[int, ...], bool, bool]] = []
-        for block in self.blocks:
-            writes = block.facts.writes
-            if not writes:
-                found.append((-1, (), False, False))
-                continue
-            buffer = writes[0].buffer
-            handle = buffer.handle
-            opaque = falling = False
-            for users in (self.writers.get(handle, ()), self.readers.get(handle, ())):
-                for i in users:
-                    view = self.views[i]
-                    opaque = opaque or view.intrinsic
-                    falling = falling or handle in view.mirrored
-            found.append((handle, buffer.shape, opaque, falling))
-        return found
-
-
-def _others(buffers: tuple[int, ...], users: dict[int, list[int]], index: int) -> list[int]:
-    """Blocks other than `index` among the users of `buffers`, ascending."""
-    found: list[int] = []
-    for buffer in buffers:
-        for user in users.get(buffer, ()):
-            if user != index and user not in found:
-                found.append(user)
-    if len(found) > 1:
-        found.sort()
-    return found
 
 
 def span(binding: Linear, inner: dict[int, int]) -> int:

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tvm.s_tir import Schedule
 
 from tirgym.errors import IllegalTransformError
-from tirgym.harness.macros.base import Macro
 from tirgym.harness.macros.draft import legal_macros
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.handles import Handles, new_schedule
-from tirgym.harness.tensorir.nest import NodeCache
-from tirgym.harness.tensorir.rule_limits import missing
-from tirgym.harness.tensorir.rule_storage import meaningful, parameters
-from tirgym.harness.tensorir.rules import Refusal, first_refusal, rules_for
-from tirgym.harness.tensorir.shortcuts import MOVERS, SHORTCUTS, Verdict, always
+from tirgym.harness.tensorir.node_cache import NodeCache
+from tirgym.harness.tensorir.row_plans import (
+    RowPlan,
+    Scheme,
+    asked_nodes,
+    content_rows,
+    decide,
+    nest_rows,
+    plan_of,
+    scheme_of,
+)
+from tirgym.harness.tensorir.rule_storage import meaningful
+from tirgym.harness.tensorir.rules import first_refusal
 from tirgym.harness.transforms.base import Transform
-from tirgym.harness.vocabulary import Row, Vocabulary
+from tirgym.harness.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from tirgym.harness.tensorir.program import TensorIRProgram
@@ -92,132 +98,81 @@ def mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
     return found
 
 
-class _Plan(NamedTuple):
-    """How one kind of transform is decided, with everything looked up beforehand."""
-
-    node_field: str
-    prototype: Any
-    group_refusals: tuple[Refusal, ...]
-    """rules that look at the node alone"""
-    sure: bool
-    """the compiler accepts whatever no rule refuses"""
-    shortcut: Callable[[Facts, Any, int], Verdict] | None
-    row_refusals: tuple[Refusal, ...]
-    """rules that look at other parameters too"""
-    rows: tuple[tuple[int, Row], ...]
-    """those whose parameters mean something, with their number in the vocabulary"""
-    movers: Callable[[Facts], int] | None
-    """for rows that name a block besides the node: the blocks worth asking about"""
-
-
-@lru_cache(maxsize=16)
-def _plans(vocabulary: Vocabulary) -> tuple[_Plan, ...]:
-    found = []
-    number = 0
-    for kind, group in zip(vocabulary.spans, vocabulary.groups, strict=True):
-        rows = tuple((i, r) for i, r in enumerate(group.rows, number) if meaningful(r.prototype))
-        number += len(group.rows)
-        if rows and not issubclass(kind, Macro):
-            found.append(_plan_of(kind)._replace(prototype=rows[0][1].prototype, rows=rows))
-    return tuple(found)
-
-
-@lru_cache(maxsize=64)
-def _plan_of(kind: type[Transform]) -> _Plan:
-    """How transforms of `kind` are decided; without rows, and so without a prototype."""
-    shortcut = SHORTCUTS.get(kind.name)
-    sure = shortcut is always
-    by_group = tuple(r.refused for r in rules_for(kind.name, by_row=False))
-    by_row = tuple(
-        r.refused
-        for r in rules_for(kind.name, by_row=True)
-        if r.refused not in (missing, parameters)
-    )
-    return _Plan(
-        kind.node_field(),
-        None,
-        by_group,
-        sure,
-        None if sure else shortcut,
-        by_row,
-        (),
-        MOVERS.get(kind.name),
-    )
-
-
-@lru_cache(maxsize=16)
-def _places(vocabulary: Vocabulary) -> tuple[int, int, NDArray[np.intp]]:
-    """Number of rows, bytes of a bit set over nodes, and for each action its bit in all of them."""
-    rows = [row for group in vocabulary.groups for row in group.rows]
-    width = max((node for row in rows for node in row.actions), default=0) // 8 + 1
-    place = np.zeros(len(vocabulary), dtype=np.intp)
-    for number, row in enumerate(rows):
-        for node, action in row.actions.items():
-            place[action] = number * width * 8 + node
-    return len(rows), width, place
-
-
 def _make_mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.bool_]:
     """Rules and shortcuts decide by rows; what is left is tried on copies."""
-    facts = program.facts
-    count, width, place = _places(vocabulary)
-    table = bytearray(count * width)
-    most = (1 << 8 * width) - 1
-    for plan in _plans(vocabulary):
-        asked = _asked(facts, plan)
+    facts, scheme = program.facts, scheme_of(vocabulary)
+    contents = content_rows(facts, scheme)
+    legal, undecided = nest_rows(facts, scheme)
+    legal, undecided = legal | contents.legal, undecided | contents.open
+    if undecided:
+        legal |= _tried_rows(program, scheme, undecided)
+    size = scheme.width // 8
+    table = bytearray(legal.to_bytes(scheme.rows * size + 1, "little"))
+    most = (1 << scheme.width) - 1
+    for (plan, _), rows in contents.late:
+        asked = asked_nodes(facts, plan)
         if not asked:
             continue
         movers = facts.all_blocks if plan.movers is None else plan.movers(facts)
-        for number, row in plan.rows:
-            if row.block < 0 or movers >> row.block & 1:
-                legal = _legal_nodes(program, plan, row.prototype, row.actions, asked)
-                if legal:
-                    here = number * width
-                    table[here : here + width] = (legal & most).to_bytes(width, "little")
+        for number, row, possible in rows:
+            if possible & asked and (row.block < 0 or movers >> row.block & 1):
+                nodes = _legal_nodes(program, plan, row.prototype, row.actions, possible & asked)
+                if nodes:
+                    here = number * size
+                    table[here : here + size] = (nodes & most).to_bytes(size, "little")
     bitmap = np.unpackbits(np.frombuffer(table, dtype=np.uint8), bitorder="little")
-    found = bitmap[place].view(np.bool_)
-    if any(issubclass(kind, Macro) for kind in vocabulary.spans):
+    found = bitmap.take(scheme.place).view(np.bool_)
+    if scheme.macros:
         found[legal_macros(program, vocabulary)] = True
     found.setflags(write=False)
     return found
 
 
-def _asked(facts: Facts, plan: _Plan) -> int:
-    """The nodes that exist and that no rule refuses whatever the other parameters are."""
-    node = plan.node_field
-    asked = facts.all_loops if node == "loop" else facts.all_blocks if node == "block" else 1
-    for refused in plan.group_refusals:
-        if not asked:
-            break
-        asked &= ~refused(facts, plan.prototype, asked)
-    return asked
+def _tried_rows(program: TensorIRProgram, scheme: Scheme, undecided: int) -> int:
+    """Those of the `undecided` nodes, in a table of rows, that the compiler accepts."""
+    found = 0
+    for plan in scheme.plans:
+        for number, row in plan.rows:
+            asked = undecided >> number * scheme.width & (1 << scheme.width) - 1
+            if asked:
+                legal = _accepted(program, plan, row.prototype, row.actions, asked)
+                found |= legal << number * scheme.width
+    return found
 
 
 def _legal_nodes(
-    program: TensorIRProgram, plan: _Plan, prototype: Transform, known: Container[int], asked: int
+    program: TensorIRProgram,
+    plan: RowPlan,
+    prototype: Transform,
+    known: Container[int],
+    asked: int,
 ) -> int:
-    """The nodes among `asked` whose transform is legal; the cheapest questions come first.
+    """The nodes among `asked` whose transform is legal.
 
     Of those that must be tried only the `known` are answered.
     """
-    facts = program.facts
-    accepted = asked if plan.sure else 0
-    if plan.shortcut is not None:
-        accepted, impossible = plan.shortcut(facts, prototype, asked)
-        asked &= ~impossible
-    for refused in plan.row_refusals:
-        if not asked:
-            return 0
-        asked &= ~refused(facts, prototype, asked)
-    undecided = asked & ~accepted
+    legal, undecided = decide(program.facts, plan, prototype, asked)
     if undecided:
-        for node in bits(undecided):
-            if node not in known or not _tried(program, _member(plan, prototype, node)):
-                asked &= ~(1 << node)
-    return asked
+        legal |= _accepted(program, plan, prototype, known, undecided)
+    return legal
 
 
-def _member(plan: _Plan, prototype: Transform, node: int) -> Transform:
+def _accepted(
+    program: TensorIRProgram,
+    plan: RowPlan,
+    prototype: Transform,
+    known: Container[int],
+    undecided: int,
+) -> int:
+    """Those of the `undecided` nodes that are `known` and that the compiler accepts."""
+    found = 0
+    for node in bits(undecided):
+        if node in known and _tried(program, _member(plan, prototype, node)):
+            found |= 1 << node
+    return found
+
+
+def _member(plan: RowPlan, prototype: Transform, node: int) -> Transform:
     """The transform like `prototype` that acts on `node`."""
     if not plan.node_field:
         return prototype
@@ -231,11 +186,11 @@ def legal_nodes(program: TensorIRProgram, prototype: Transform) -> int:
     """
     if not meaningful(prototype):
         return 0
-    plan, facts = _plan_of(type(prototype)), program.facts
+    plan, facts = plan_of(type(prototype)), program.facts
     block = getattr(prototype, "block", -1) if plan.node_field == "loop" else -1
     if plan.movers is not None and not plan.movers(facts) >> block & 1:
         return 0
-    asked = _asked(facts, plan._replace(prototype=prototype))
+    asked = asked_nodes(facts, plan._replace(prototype=prototype))
     return _legal_nodes(program, plan, prototype, range(asked.bit_length()), asked)
 
 
@@ -264,10 +219,10 @@ def _what_decides(facts: Facts, transform: Any) -> tuple[Any, Any] | None:
     if facts.bound:
         return None  # the compiler relaxes regions over thread axes that lie further out
     if transform.name == "ComputeAt":
-        return facts.blocks[transform.block].realize, facts.loops[transform.loop].node
+        return facts.placed[transform.block].realize, facts.loops[transform.loop].node
     if transform.name == "ReverseComputeInline" and len(facts.producers[transform.block]) == 1:
         producer = facts.producers[transform.block][0]
-        return facts.blocks[transform.block].realize, facts.blocks[producer].realize
+        return facts.placed[transform.block].realize, facts.placed[producer].realize
     return None
 
 

@@ -7,7 +7,8 @@ nest depend on its node alone and are found out once; those of a whole nest are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
@@ -18,21 +19,24 @@ from tirgym.harness.tensorir.nest import (
     UNROLLED,
     VECTORIZED,
     NestPart,
+    PlacedPart,
     Placement,
+    Shape,
 )
 from tirgym.harness.tensorir.node_cache import items
 
 __all__ = ["LoopFacts", "bits", "part_facts"]
 
 
-def bits(members: int) -> list[int]:
+@lru_cache(maxsize=1 << 14)
+def bits(members: int) -> tuple[int, ...]:
     """Members of a bit set, ascending."""
     found = []
     while members:
         low = members & -members
         found.append(low.bit_length() - 1)
         members ^= low
-    return found
+    return tuple(found)
 
 
 class LoopFacts:
@@ -58,6 +62,8 @@ class LoopFacts:
     """for each block the loops around it"""
     reduced: Sequence[int]
     """for each block the loops that it reduces over"""
+    runs: Sequence[int]
+    """for each loop how often its body runs"""
     trips: Sequence[int]
     """for each block how often it runs"""
     once: Sequence[bool]
@@ -83,6 +89,12 @@ class LoopFacts:
     """blocks whose bindings the compiler calls affine"""
     local_reduction: int
     """reductions with initialisation, other writers or not"""
+    pipeline: bool
+    """the function is a stage pipeline"""
+    reduction: int
+    """reductions with initialisation that are the sole writer"""
+    first_init: Sequence[int]
+    """first block with an initialisation below each loop, -1 if none"""
 
     @property
     def bound(self) -> int:
@@ -105,9 +117,65 @@ class LoopFacts:
         return bool(self.chain[block] >> loop & 1)
 
 
+class LoopSets(NamedTuple):
+    """What a shape says of its loops."""
+
+    all_loops: int
+    up: tuple[int, ...]
+    below: tuple[int, ...]
+    over_loop: int
+    over_block: int
+    annotated: int
+    nested: int
+    single: int
+    serial: int
+    parallel: int
+    vectorized: int
+    unrolled: int
+    chain: tuple[int, ...]
+
+
+def _loop_sets(shape: Shape) -> LoopSets:
+    """Kept with the shape."""
+    if shape.sets is not None:
+        return shape.sets  # type: ignore[no-any-return]
+    by_kind = [0, 0, 0, 0, 0]
+    over = {"loop": 0, "block": 0, "sequence": 0, "other": 0}
+    up: list[int] = []
+    annotated = nested = single = 0
+    for i, parent in enumerate(shape.parents):
+        here = 1 << i
+        up.append(here if parent < 0 else up[parent] | here)
+        nested |= here if parent >= 0 else 0
+        by_kind[shape.kinds[i]] |= here
+        over[shape.bodies[i]] |= here
+        annotated |= here if shape.annotated[i] else 0
+        single |= here if shape.stops[i] - shape.firsts[i] == 1 else 0
+    below = [1 << i for i in range(len(up))]
+    for i in range(len(up) - 1, 0, -1):
+        if shape.parents[i] >= 0:
+            below[shape.parents[i]] |= below[i]
+    shape.sets = LoopSets(
+        (1 << len(up)) - 1,
+        tuple(up),
+        tuple(below),
+        over["loop"],
+        over["block"],
+        annotated,
+        nested,
+        single,
+        by_kind[SERIAL],
+        by_kind[PARALLEL],
+        by_kind[VECTORIZED],
+        by_kind[UNROLLED],
+        tuple([up[chain[-1]] if chain else 0 for chain in shape.block_chains]),
+    )
+    return shape.sets  # type: ignore[no-any-return]
+
+
 class PartFacts(LoopFacts):
-    """Facts of one part; kept as long as its node, so it holds no schedule, and little to visit for
-    the garbage collector."""
+    """Facts of one part as if it were the whole program; kept as long as the part, so it holds no
+    schedule, and little to visit for the garbage collector."""
 
     __slots__ = (
         "affine",
@@ -119,7 +187,7 @@ class PartFacts(LoopFacts):
         "bit",
         "chain",
         "extents",
-        "first_inits",
+        "first_init",
         "firsts",
         "local_reduction",
         "nested",
@@ -127,9 +195,13 @@ class PartFacts(LoopFacts):
         "over_block",
         "over_loop",
         "parallel",
+        "pipeline",
         "placed",
         "reduced",
+        "reduction",
         "rows",
+        "runs",
+        "scheme",
         "serial",
         "single",
         "trips",
@@ -140,104 +212,79 @@ class PartFacts(LoopFacts):
         "views",
     )
 
-    def __init__(self, part: NestPart, schedule: Any) -> None:
-        self.variables, self.extents, self.firsts = part.variables, part.extents, part.firsts
+    def __init__(self, entry: PlacedPart, schedule: Any) -> None:
+        part = entry.part
+        self.variables, self.extents, self.firsts = part.variables, part.extents, part.shape.firsts
         self.placed = part.blocks
-        self.all_loops = (1 << len(part.variables)) - 1
         self.all_blocks = (1 << len(part.blocks)) - 1
-        self.first_inits = _first_inits(part)
-        """first block with an initialisation below each loop, -1 if none"""
-        self.rows: Any = None
-        """filled by `legality`"""
-        self._read_loops(part)
-        self._read_blocks(part, schedule)
-
-    def _read_loops(self, part: NestPart) -> None:
-        by_kind = [0, 0, 0, 0, 0]
-        over = {"loop": 0, "block": 0, "sequence": 0, "other": 0}
-        up: list[int] = []
-        annotated = nested = single = 0
-        here = 1
-        for i, parent in enumerate(part.parents):
-            if parent >= 0:
-                nested |= here
-                up.append(up[parent] | here)
-            else:
-                up.append(here)
-            by_kind[part.kinds[i]] |= here
-            over[part.bodies[i]] |= here
-            if part.annotated[i]:
-                annotated |= here
-            if part.stops[i] - part.firsts[i] == 1:
-                single |= here
-            here <<= 1
-        below = [1 << i for i in range(len(up))]
-        for i in range(len(up) - 1, 0, -1):
-            parent = part.parents[i]
-            if parent >= 0:
-                below[parent] |= below[i]
+        self.pipeline = True
         self.bit = {variable: 1 << i for i, variable in enumerate(part.variables)}
-        self.up, self.below = tuple(up), tuple(below)
-        self.over_loop, self.over_block = over["loop"], over["block"]
-        self.annotated, self.nested, self.single = annotated, nested, single
-        self.serial, self.parallel = by_kind[SERIAL], by_kind[PARALLEL]
-        self.vectorized, self.unrolled = by_kind[VECTORIZED], by_kind[UNROLLED]
+        self.scheme: Any = None
+        self.rows: tuple[int, int, int, int] = (0, 0, 0, 0)
+        """filled by `row_plans`, for one vocabulary"""
+        (
+            self.all_loops,
+            self.up,
+            self.below,
+            self.over_loop,
+            self.over_block,
+            self.annotated,
+            self.nested,
+            self.single,
+            self.serial,
+            self.parallel,
+            self.vectorized,
+            self.unrolled,
+            self.chain,
+        ) = _loop_sets(part.shape)
+        self._read_blocks(part, entry.blocks, schedule)
 
-    def _read_blocks(self, part: NestPart, schedule: Any) -> None:
-        bit, extents = self.bit, self.extents
-        chains: list[int] = []
+    def _read_blocks(self, part: NestPart, blocks: Sequence[Placement], schedule: Any) -> None:
+        bit = self.bit
+        runs: list[int] = []
+        for extent, parent in zip(part.extents, part.shape.parents, strict=True):
+            runs.append(extent if parent < 0 else runs[parent] * extent)
         reductions: list[int] = []
-        works: list[int] = []
+        trips: list[int] = []
         once: list[bool] = []
+        first_init = [-1] * len(runs)
         views = tuple([block_view(place) for place in part.blocks])
         aligned = affine = local_reduction = 0
-        here = 1
-        for place, view, chain in zip(part.blocks, views, part.block_chains, strict=True):
+        here = 1 << len(views)
+        for index in range(len(views) - 1, -1, -1):
+            here >>= 1
+            place, view, chain = blocks[index], views[index], part.shape.block_chains[index]
             reduced = 0
-            trips = 1
-            for i in chain:
-                trips *= extents[i]
             for variable in view.reduce_vars:
                 reduced |= bit.get(variable, 0)
-            chains.append(self.up[chain[-1]] if chain else 0)
             reductions.append(reduced)
-            works.append(trips)
-            once.append(trips == view.domain and not place.has_predicate)
-            if place.facts.annotated:
-                aligned |= here
-            if _is_affine(schedule, place):
+            times = runs[chain[-1]] if chain else 1
+            trips.append(times)
+            once.append(times == view.domain and not place.has_predicate)
+            aligned |= here if place.facts.annotated else 0
+            if place.facts.has_init:
+                for loop in chain:
+                    first_init[loop] = index
+            if cached_flags(schedule, blocks[index].facts.node)[0]:
                 affine |= here
                 if place.facts.has_init and view.known_iters and not view.reduces_into_index:
                     local_reduction |= here
-            here <<= 1
-        self.views, self.chain, self.reduced = views, tuple(chains), tuple(reductions)
-        self.trips, self.once = tuple(works), tuple(once)
-        self.aligned, self.affine, self.local_reduction = aligned, affine, local_reduction
-
-
-def _first_inits(part: NestPart) -> tuple[int, ...]:
-    found = [-1] * len(part.variables)
-    for index in range(len(part.blocks) - 1, -1, -1):
-        if part.blocks[index].facts.has_init:
-            for loop in part.block_chains[index]:
-                found[loop] = index
-    return tuple(found)
-
-
-def _is_affine(schedule: Any, place: Placement) -> bool:
-    """TVM's own flag: the bindings of the block are affine; it depends on the loops around alone."""
-    return bool(cached_flags(schedule, place.facts.node)[0])
+        self.views, self.reduced = views, tuple(reductions[::-1])
+        self.trips, self.once, self.runs = tuple(trips[::-1]), tuple(once[::-1]), tuple(runs)
+        self.aligned, self.affine, self.first_init = aligned, affine, tuple(first_init)
+        self.local_reduction = self.reduction = local_reduction
 
 
 def cached_flags(schedule: Any, block: Any) -> list[Any]:
-    """TVM's own flags of a block: affine binding, region cover, stage pipeline."""
+    """TVM's own flags of a block: affine binding, which depends on the loops around it alone, region
+    cover, stage pipeline."""
     state = ffi.ScheduleGetState(schedule)
     return items(ffi.ScheduleStateGetCachedFlags(state, ffi.ScheduleStateGetSRef(state, block)))
 
 
-def part_facts(part: NestPart, schedule: Any) -> PartFacts:
-    """The facts of a part, which `schedule` holds; kept with the part."""
-    found = part.facts
+def part_facts(entry: PlacedPart, schedule: Any) -> PartFacts:
+    """The facts of a part of what `schedule` holds; kept with the part."""
+    found = entry.part.facts
     if found is None:
-        found = part.facts = PartFacts(part, schedule)
+        found = entry.part.facts = PartFacts(entry, schedule)
     return found  # type: ignore[no-any-return]

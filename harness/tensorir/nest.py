@@ -8,7 +8,9 @@ them, so most of what a step asks for was found out before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import tvm.tirx as tx
 from tvm.s_tir import SBlockRealize
@@ -23,7 +25,7 @@ from tirgym.harness.tensorir.block_facts import (
     placement,
 )
 from tirgym.harness.tensorir.linear import Linear, linear
-from tirgym.harness.tensorir.node_cache import NodeCache, items
+from tirgym.harness.tensorir.node_cache import NodeCache, items, map_size
 
 __all__ = [
     "Access",
@@ -35,7 +37,9 @@ __all__ = [
     "LoopNest",
     "NestPart",
     "NodeCache",
+    "PlacedPart",
     "Placement",
+    "Shape",
     "block_facts",
     "items",
     "linear",
@@ -46,130 +50,179 @@ SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREAD_BINDING = range(5)
 SPATIAL, REDUCE = 0, 2
 
 Chain = tuple[int, ...]
+Positions = tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    """How the loops and blocks of a part stand in each other; loops and blocks count from 0.
+
+    One record for all parts of the same shape, of any program. What other modules find out about it
+    is kept in slots of the record.
+    """
+
+    kinds: tuple[int, ...]
+    """of each loop"""
+    annotated: tuple[bool, ...]
+    parents: tuple[int, ...]
+    """-1 for the outermost loop"""
+    bodies: tuple[str, ...]
+    """"loop", "block", "sequence" or "other" """
+    firsts: tuple[int, ...]
+    """first block below each loop"""
+    stops: tuple[int, ...]
+    """the block after the last one below each loop"""
+    block_chains: tuple[Chain, ...]
+    """loops around each block, outermost first"""
+    positions: tuple[Positions, ...]
+    """(loop or -1, position) for each sequence on the way to each block"""
+    sets: Any = field(default=None, init=False)
+    """filled by `loop_facts`"""
+    shown: Any = field(default=None, init=False)
+    """filled by the encoder of graphs"""
+
+
+@lru_cache(maxsize=1 << 12)
+def _shape(*fields: Any) -> Shape:
+    return Shape(*fields)
 
 
 class NestPart:
-    """One statement of a function's root and all below it; loops and blocks are numbered from 0.
+    """One statement of a function's root and all below it; loops and blocks count from 0.
 
-    One record for each node. What other modules find out about it is kept in slots of the record.
+    One record for all statements of equal content, with slots for what others find out.
     """
 
     __slots__ = (
-        "annotated",
-        "block_chains",
         "blocks",
-        "bodies",
         "cost",
         "extents",
         "facts",
-        "firsts",
-        "kinds",
-        "node",
-        "parents",
-        "positions",
+        "shape",
         "shown",
-        "stops",
         "unroll_limits",
         "variables",
     )
 
-    def __init__(self, node: Any, kind: type) -> None:
-        reader = _Reader()
-        reader.visit(node, kind, (), ())
-        self.node = node
-        self.variables = tuple(reader.variables)
+    def __init__(
+        self,
+        shape: Shape,
+        variables: tuple[int, ...],
+        extents: tuple[int, ...],
+        unroll_limits: tuple[int, ...],
+        blocks: tuple[Placement, ...],
+    ) -> None:
+        self.shape = shape
+        self.variables = variables
         """handle of the variable of each loop"""
-        self.extents = tuple(reader.extents)
+        self.extents = extents
         """-1 if not constant"""
-        self.kinds = tuple(reader.kinds)
-        self.annotated = tuple(reader.annotated)
-        self.unroll_limits = tuple(reader.unroll_limits)
+        self.unroll_limits = unroll_limits
         """that a pragma on the loop sets, 0 without one"""
-        self.parents = tuple(reader.parents)
-        """-1 for the outermost loop"""
-        self.bodies = tuple(reader.bodies)
-        """"loop", "block", "sequence" or "other" """
-        self.firsts, self.stops = tuple(reader.firsts), tuple(reader.stops)
-        """first block below each loop, and the one after the last"""
-        self.blocks = tuple(reader.blocks)
-        self.block_chains = tuple(reader.block_chains)
-        """loops around each block, outermost first"""
-        self.positions = tuple(reader.positions)
-        """(loop or -1, position) for each sequence on the way to each block"""
+        self.blocks = blocks
+        """of the first such statement"""
         self.facts: Any = None
-        """filled by `facts`"""
+        """filled by `loop_facts`"""
         self.cost: Any = None
         """filled by the static cost model"""
         self.shown: Any = None
         """filled by the encoder of graphs"""
 
-    def loop_nodes(self) -> list[Any]:
-        """The `For` nodes."""
-        found: list[Any] = []
-        _collect_loops(self.node, found)
-        return found
+
+class PlacedPart(NamedTuple):
+    """A part of one function."""
+
+    part: NestPart
+    node: Any
+    """the statement"""
+    blocks: tuple[Placement, ...]
+    loop: int
+    """number of its first loop"""
+    block: int
+    """number of its first block"""
 
 
-class _Reader:
-    """Collects loops and blocks in pre-order. Nested blocks are opaque."""
+_Read = tuple[NestPart, Any, tuple[Placement, ...]]
+"""The first fields of a `PlacedPart`."""
 
-    def __init__(self) -> None:
-        self.variables: list[int] = []
-        self.extents: list[int] = []
-        self.kinds: list[int] = []
-        self.annotated: list[bool] = []
-        self.unroll_limits: list[int] = []
-        self.parents: list[int] = []
-        self.bodies: list[str] = []
-        self.firsts: list[int] = []
-        self.stops: list[int] = []
-        self.blocks: list[Placement] = []
-        self.block_chains: list[Chain] = []
-        self.positions: list[tuple[tuple[int, int], ...]] = []
+_PARTS = NodeCache(1 << 11)
+_SAME_PARTS = NodeCache(1 << 11)
 
-    def visit(
-        self, stmt: Any, kind: type, chain: Chain, positions: tuple[tuple[int, int], ...]
-    ) -> None:
-        """Read `stmt`, which is of `kind`, and all below it."""
-        opened = len(self.stops)
-        while kind is For:
-            index = len(self.variables)
-            self.parents.append(chain[-1] if chain else -1)
-            chain = (*chain, index)
-            body = stmt.body
-            below = type(body)
-            self._loop(stmt, _BODY.get(below, "other"))
-            stmt, kind = body, below
-        if kind is SBlockRealize:
-            self.blocks.append(placement(stmt))
-            self.block_chains.append(chain)
-            self.positions.append(positions)
-        elif kind is SeqStmt:
-            around = chain[-1] if chain else -1
-            for i, child in enumerate(items(stmt.seq)):
-                self.visit(child, type(child), chain, (*positions, (around, i)))
-        for loop in chain:
-            if loop >= opened:
-                self.stops[loop] = len(self.blocks)
 
-    def _loop(self, node: Any, body: str) -> None:
-        extent, annotations = node.extent, node.annotations
-        annotated = len(annotations) > 0
-        self.variables.append(hash(node.loop_var))
-        self.extents.append(extent.value if type(extent) is IntImm else -1)
-        self.kinds.append(int(node.kind))
-        self.annotated.append(annotated)
-        limit = annotations.get("pragma_auto_unroll_max_step", 0) if annotated else 0
-        self.unroll_limits.append(int(limit))
-        self.bodies.append(body)
-        self.firsts.append(len(self.blocks))
-        self.stops.append(0)
+def _read_part(node: Any, kind: type) -> _Read:
+    """One statement of the root; cached by node."""
+    hit = _PARTS.entries.get(hash(node))
+    if hit is not None:
+        return hit  # type: ignore[no-any-return]
+    loops: list[list[Any]] = []
+    realizes: list[Any] = []
+    chains: list[Chain] = []
+    positions: list[Positions] = []
+    _visit(node, kind, (), (), loops, realizes, chains, positions)
+    blocks = tuple([placement(realize) for realize in realizes])
+    columns = [tuple(column) for column in zip(*loops, strict=True)] or [()] * 9
+    variables, extents, limits, *fields = columns
+    shape = _shape(*fields, tuple(chains), tuple(positions))
+    content = (id(shape), variables, extents, limits, *[id(block.notes) for block in blocks])
+    part = _SAME_PARTS.entries.get(content)
+    if part is None:
+        part = NestPart(shape, variables, extents, limits, blocks)
+        # a record of the same content holds the same shape, blocks and variables
+        _SAME_PARTS.put_at(content, node, part)
+    return _PARTS.put(node, (part, node, blocks))  # type: ignore[no-any-return]
 
 
 _BODY = {For: "loop", SBlockRealize: "block", SeqStmt: "sequence"}
 
 
-def _collect_loops(stmt: Any, found: list[Any]) -> None:
+def _visit(
+    stmt: Any,
+    kind: type,
+    chain: Chain,
+    positions: Positions,
+    loops: list[list[Any]],
+    realizes: list[Any],
+    chains: list[Chain],
+    places: list[Positions],
+) -> None:
+    """Append what lies below `stmt`, in pre-order. Nested blocks are opaque."""
+    opened = len(loops)
+    while kind is For:
+        around = chain[-1] if chain else -1
+        chain = (*chain, len(loops))
+        extent, annotations, body = stmt.extent, stmt.annotations, stmt.body
+        below = type(body)
+        annotated = map_size(annotations) > 0
+        limit = int(annotations.get("pragma_auto_unroll_max_step", 0)) if annotated else 0
+        loops.append(
+            [
+                hash(stmt.loop_var),
+                extent.value if type(extent) is IntImm else -1,
+                limit,
+                int(stmt.kind),
+                annotated,
+                around,
+                _BODY.get(below, "other"),
+                len(realizes),
+                0,
+            ]
+        )
+        stmt, kind = body, below
+    if kind is SBlockRealize:
+        realizes.append(stmt)
+        chains.append(chain)
+        places.append(positions)
+    elif kind is SeqStmt:
+        around = chain[-1] if chain else -1
+        for i, child in enumerate(items(stmt.seq)):
+            inside = (*positions, (around, i))
+            _visit(child, type(child), chain, inside, loops, realizes, chains, places)
+    for loop in range(opened, chain[-1] + 1 if chain else 0):
+        loops[loop][-1] = len(realizes)
+
+
+def _loop_nodes(stmt: Any, found: list[Any]) -> None:
+    """Append the `For` nodes below `stmt`, in pre-order."""
     kind = type(stmt)
     while kind is For:
         found.append(stmt)
@@ -177,7 +230,7 @@ def _collect_loops(stmt: Any, found: list[Any]) -> None:
         kind = type(stmt)
     if kind is SeqStmt:
         for child in items(stmt.seq):
-            _collect_loops(child, found)
+            _loop_nodes(child, found)
 
 
 class Loop:
@@ -206,16 +259,17 @@ class Loop:
         self.var = part.variables[at]
         self.extent = part.extents[at]
         """-1 if not constant"""
-        self.kind = part.kinds[at]
-        self.annotated = part.annotated[at]
+        shape = part.shape
+        self.kind = shape.kinds[at]
+        self.annotated = shape.annotated[at]
         self.unroll_limit = part.unroll_limits[at]
         """that a pragma on the loop sets, 0 without one"""
         self.parent: int = around[-1] if around else -1
         self.chain: Chain = (*around, self.index)
         """loops from the outermost to this one, this one included"""
-        self.body = part.bodies[at]
+        self.body = shape.bodies[at]
         """"loop", "block", "sequence" or "other" """
-        self.blocks: Sequence[int] = range(block + part.firsts[at], block + part.stops[at])
+        self.blocks: Sequence[int] = range(block + shape.firsts[at], block + shape.stops[at])
         """blocks below, in order"""
 
 
@@ -224,8 +278,7 @@ class Block:
 
     __slots__ = (
         "_at",
-        "_first",
-        "_part",
+        "_entry",
         "_top",
         "bindings",
         "chain",
@@ -236,15 +289,15 @@ class Block:
         "realize",
     )
 
-    def __init__(self, index: int, part: NestPart, at: int, first: int, top: int) -> None:
-        """Block `at` of `part`, whose first loop has the number `first`.
+    def __init__(self, entry: PlacedPart, at: int, top: int) -> None:
+        """Block `at` of a part.
 
         `top` is the number of the part in the sequence of the root, -1 if there is no sequence.
         """
-        place = part.blocks[at]
-        chain = part.block_chains[at]
-        self._part, self._at, self._first, self._top = part, at, first, top
-        self.index = index
+        place, first = entry.blocks[at], entry.loop
+        chain = entry.part.shape.block_chains[at]
+        self._entry, self._at, self._top = entry, at, top
+        self.index: int = entry.block + at
         self.placement = place
         self.realize = place.realize
         self.facts = place.facts
@@ -255,14 +308,12 @@ class Block:
         """loops around it, outermost first"""
 
     @property
-    def positions(self) -> tuple[tuple[int, int], ...]:
+    def positions(self) -> Positions:
         """(loop or -1, position) for each sequence on the way from the root."""
+        part, first = self._entry.part, self._entry.loop
         top = () if self._top < 0 else ((-1, self._top),)
-        first = self._first
-        below = [
-            (first + loop if loop >= 0 else -1, i) for loop, i in self._part.positions[self._at]
-        ]
-        return (*top, *below)
+        below = part.shape.positions[self._at]
+        return (*top, *[(first + loop if loop >= 0 else -1, i) for loop, i in below])
 
 
 class LoopNest:
@@ -270,20 +321,18 @@ class LoopNest:
 
     __slots__ = ("_loops", "blocks", "parts", "root", "size")
 
-    def __init__(self, root: Any, parts: Sequence[NestPart], sequence: bool) -> None:
+    def __init__(self, root: Any, parts: list[_Read], sequence: bool) -> None:
         self.root = root
-        self.parts: list[tuple[NestPart, int, int]] = []
-        """each with the numbers of its first loop and its first block"""
+        self.parts: list[PlacedPart] = []
         self.blocks: list[Block] = []
-        first = 0
-        for top, part in enumerate(parts):
-            block = len(self.blocks)
-            self.parts.append((part, first, block))
+        loop = 0
+        for top, read in enumerate(parts):
+            entry = PlacedPart(*read, loop, len(self.blocks))
+            self.parts.append(entry)
             place = top if sequence else -1
-            for at in range(len(part.blocks)):
-                self.blocks.append(Block(block + at, part, at, first, place))
-            first += len(part.variables)
-        self.size = first
+            self.blocks += [Block(entry, at, place) for at in range(len(entry.blocks))]
+            loop += len(entry.part.variables)
+        self.size = loop
         """number of loops"""
         self._loops: list[Loop] | None = None
 
@@ -292,42 +341,23 @@ class LoopNest:
         """The loops; made when first asked for."""
         if self._loops is None:
             made: list[Loop] = []
-            for part, first, block in self.parts:
-                for at, (parent, node) in enumerate(
-                    zip(part.parents, part.loop_nodes(), strict=True)
-                ):
+            for part, node, _, first, block in self.parts:
+                nodes: list[Any] = []
+                _loop_nodes(node, nodes)
+                for at, (parent, loop) in enumerate(zip(part.shape.parents, nodes, strict=True)):
                     around = made[first + parent].chain if parent >= 0 else ()
-                    made.append(Loop(part, at, node, first, block, around))
+                    made.append(Loop(part, at, loop, first, block, around))
             self._loops = made
         return self._loops
 
     def first_block(self, loop: int) -> int:
-        """The first block below `loop`."""
-        part, first, block = self.place(loop)
-        return block + part.firsts[loop - first]
-
-    def place(self, loop: int) -> tuple[NestPart, int, int]:
-        """The part that holds `loop`, with the numbers of its first loop and block.
-
-        Raises IndexError if there is no such loop.
-        """
+        """The first block below `loop`; raises IndexError if there is no such loop."""
         if 0 <= loop < self.size:
             for entry in reversed(self.parts):
-                if entry[1] <= loop:
-                    return entry
+                if entry.loop <= loop:
+                    found: int = entry.block + entry.part.shape.firsts[loop - entry.loop]
+                    return found
         raise IndexError(loop)
-
-
-_PARTS = NodeCache(1 << 11)
-_ROOTS = NodeCache(1 << 10)
-
-
-def _part(node: Any, kind: type) -> NestPart:
-    """The record of one statement of the root; cached by node."""
-    hit = _PARTS.entries.get(hash(node))
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
-    return _PARTS.put(node, NestPart(node, kind))  # type: ignore[no-any-return]
 
 
 def read_nest(mod: tx.PrimFunc | Any) -> LoopNest:
@@ -336,5 +366,5 @@ def read_nest(mod: tx.PrimFunc | Any) -> LoopNest:
     body = root.body
     kind = type(body)
     if kind is SeqStmt:
-        return LoopNest(root, [_part(child, type(child)) for child in items(body.seq)], True)
-    return LoopNest(root, [_part(body, kind)], False)
+        return LoopNest(root, [_read_part(child, type(child)) for child in items(body.seq)], True)
+    return LoopNest(root, [_read_part(body, kind)], False)

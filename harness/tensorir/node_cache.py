@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm_ffi
 
-__all__ = ["NodeCache", "items"]
+__all__ = ["NodeCache", "array_size", "items", "map_size"]
 
 
 class NodeCache:
@@ -39,9 +39,12 @@ class NodeCache:
 
 
 _item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
-_size = tvm_ffi.get_global_func("ffi.ArraySize")
+array_size = tvm_ffi.get_global_func("ffi.ArraySize")
+"""Number of elements of a TVM array, without the checks of its Python wrapper."""
+map_size = tvm_ffi.get_global_func("ffi.MapSize")
+"""Number of entries of a TVM map, without the checks of its Python wrapper."""
 
 
 def items(array: Any) -> list[Any]:
     """Elements of a TVM array, without the checks of its Python wrapper."""
-    return [_item(array, i) for i in range(_size(array))]
+    return [_item(array, i) for i in range(array_size(array))]

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from tirgym.harness.tensorir.facts import Facts, bits
+from tirgym.harness.tensorir.facts import Facts, LoopFacts, bits
 from tirgym.harness.tensorir.rule_moves import MAX_EXPRESSION
 from tirgym.harness.tensorir.vector_calls import body, size_with_vector_math
 
 __all__ = ["copied_names", "no_form", "other_type", "swollen_body"]
 
 
-def no_form(facts: Facts, t: Any, asked: int) -> int:
+def no_form(facts: LoopFacts, t: Any, asked: int) -> int:
     """VectorMath of a block without a call that could be written as arithmetic."""
     refused = 0
     for i in bits(asked & facts.all_blocks):
-        found = body(facts.blocks[i].facts.node)
+        found = body(facts.placed[i].facts.node)
         if not found.written + found.foreign:
             refused |= 1 << i
     return refused
 
 
-def other_type(facts: Facts, t: Any, asked: int) -> int:
+def other_type(facts: LoopFacts, t: Any, asked: int) -> int:
     """VectorMath of a block whose calls are all in types that have no form."""
     refused = 0
     for i in bits(asked & facts.all_blocks):
-        if not body(facts.blocks[i].facts.node).written:
+        if not body(facts.placed[i].facts.node).written:
             refused |= 1 << i
     return refused
 
 
-def swollen_body(facts: Facts, t: Any, asked: int) -> int:
+def swollen_body(facts: LoopFacts, t: Any, asked: int) -> int:
     """VectorMath that would make a body too large."""
     refused = 0
     for i in bits(asked & facts.all_blocks):
-        node = facts.blocks[i].facts.node
+        node = facts.placed[i].facts.node
         if body(node).written and size_with_vector_math(node) > MAX_EXPRESSION:
             refused |= 1 << i
     return refused

@@ -47,7 +47,7 @@ def missing_read(facts: Facts, t: Any, asked: int) -> int:
 
 def too_many_loops(facts: Facts, t: Any, asked: int) -> int:
     """The program has its fill of loops."""
-    return EVERYTHING if len(facts.loops) >= MAX_LOOPS else 0
+    return EVERYTHING if facts.nest.size >= MAX_LOOPS else 0
 
 
 def too_many_blocks(facts: Facts, t: Any, asked: int) -> int:
@@ -152,7 +152,7 @@ def not_outermost(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def nothing_to_decompose(facts: Facts, t: Any, asked: int) -> int:
+def nothing_to_decompose(facts: LoopFacts, t: Any, asked: int) -> int:
     """No initialisation below."""
     refused = 0
     for i, block in enumerate(facts.first_init):
@@ -161,7 +161,7 @@ def nothing_to_decompose(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def rfactor_bytes(facts: Facts, t: Any, asked: int) -> int:
+def rfactor_bytes(facts: LoopFacts, t: Any, asked: int) -> int:
     """Partial results that need too much memory."""
     refused = 0
     for place, chain in zip(facts.placed, facts.chain, strict=True):

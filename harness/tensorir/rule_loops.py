@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tirgym.harness.tensorir.facts import Facts, LoopFacts, bits, span
-from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Block
+from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, Placement
 
 __all__ = [
     "colliding_lanes",
@@ -94,7 +94,7 @@ def _private(facts: Facts, buffer: int, loop: int) -> bool:
     """Whether every access of an intermediate buffer lies below `loop`."""
     if buffer not in facts.intermediates:
         return False
-    accessors = facts.writers.get(buffer, []) + facts.readers.get(buffer, [])
+    accessors = facts.writers.get(buffer, ()) + facts.readers.get(buffer, ())
     return all(facts.inside(b, loop) for b in accessors)
 
 
@@ -132,11 +132,11 @@ def shared_writes(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def injective(facts: Facts, block: Block, loops: int) -> bool:
+def injective(facts: LoopFacts, place: Placement, loops: int) -> bool:
     """Whether the iterations of `loops` alone give different iterator values to the block."""
     extents = {facts.variables[i]: facts.extents[i] for i in bits(loops)}
     free = {var for var, extent in extents.items() if extent > 1}
-    for binding in block.bindings:
+    for binding in place.bindings:
         terms = sorted(
             (c, extents[v]) for v, c in binding.coefficients.items() if extents.get(v, 1) > 1
         )
@@ -153,7 +153,7 @@ def injective(facts: Facts, block: Block, loops: int) -> bool:
     return not free
 
 
-def decomposes_recomputation(facts: Facts, t: Any, asked: int) -> int:
+def decomposes_recomputation(facts: LoopFacts, t: Any, asked: int) -> int:
     """DecomposeReduction (E): the loop or one below it repeats the sum of the first block."""
     refused = 0
     if False not in facts.once:
@@ -163,13 +163,13 @@ def decomposes_recomputation(facts: Facts, t: Any, asked: int) -> int:
         if block < 0 or facts.once[block]:
             continue
         inner = facts.chain[block] & facts.below[i]
-        here = facts.blocks[block]
+        here = facts.placed[block]
         if here.has_predicate or not injective(facts, here, inner):
             refused |= 1 << i
     return refused
 
 
-def rfactor_repeats(facts: Facts, t: Any, asked: int) -> int:
+def rfactor_repeats(facts: LoopFacts, t: Any, asked: int) -> int:
     """RFactor of a reduction that runs more often than it has instances, or is marked."""
     refused = 0
     marked = facts.vectorized | facts.parallel
@@ -179,7 +179,7 @@ def rfactor_repeats(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def rfactor_sibling(facts: Facts, t: Any, asked: int) -> int:
+def rfactor_sibling(facts: LoopFacts, t: Any, asked: int) -> int:
     """RFactor next to a block that sits directly in a loop above, or in none: the compiler breaks
     down."""
     refused = 0

@@ -116,7 +116,7 @@ def _leaves(facts: Facts, block: int, chain: int) -> bool:
         for reader in facts.consumers[producer]:
             if reader != block:
                 kept |= facts.chain[reader]
-        if not injective(facts, facts.blocks[producer], facts.chain[producer] & ~kept):
+        if not injective(facts, facts.placed[producer], facts.chain[producer] & ~kept):
             return True
     return False
 
@@ -255,7 +255,7 @@ def guarded_stage(facts: Facts, t: Any, asked: int) -> int:
         reads = facts.blocks[i].facts.reads
         if t.read < len(reads):
             buffer = reads[t.read].buffer.handle
-            users = facts.writers.get(buffer, []) + facts.readers[buffer]
+            users = facts.writers.get(buffer, ()) + facts.readers[buffer]
             if any(guarded >> user & 1 for user in users):
                 refused |= 1 << i
     return refused
@@ -347,18 +347,16 @@ def too_much_work(facts: Facts, t: Any, asked: int) -> int:
     full = facts.views[block].domain
     demands: list[_Demand] | None = None
     for i in bits(candidates):
-        repeats = 1
-        for j in facts.loops[i].chain:
-            repeats *= facts.extents[j]
+        repeats = facts.runs[i]
         if repeats * full <= budget:
             continue
         if t.name == "ReverseComputeAt":
             # dense boxes: each instance runs once in each iteration of a loop no producer binds
             bound = {v for p in facts.producers[block] for v in facts.views[p].spatial_vars}
             unbound = 1
-            for j in facts.loops[i].chain:
-                if facts.loops[j].var not in bound:
-                    unbound *= facts.loops[j].extent
+            for j in bits(facts.up[i]):
+                if facts.variables[j] not in bound:
+                    unbound *= facts.extents[j]
             if unbound * full > budget:
                 refused |= 1 << i
         elif repeats > budget and -1 not in facts.extents:

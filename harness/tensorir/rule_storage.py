@@ -9,7 +9,7 @@ from typing import Any
 from tvm.ir.expr import TensorLoad
 from tvm.tirx import Add, BufferStore, Cast, FloatImm, For, IntImm, Mul
 
-from tirgym.harness.tensorir.facts import Facts, bits
+from tirgym.harness.tensorir.facts import Facts, LoopFacts, bits
 from tirgym.harness.tensorir.nest import REDUCE, Access, Block, Buffer
 from tirgym.harness.tensorir.rule_limits import EVERYTHING, MAX_BLOCKS
 from tirgym.harness.transforms.bind import THREADS
@@ -18,6 +18,7 @@ from tirgym.harness.transforms.tensorize import INTRINSICS
 
 __all__ = [
     "annotated_block",
+    "crowded_padding",
     "foreign_intrinsic",
     "intermediates_only",
     "meaningful",
@@ -105,12 +106,12 @@ def annotated_block(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-def _accessors(facts: Facts, block: int) -> list[int]:
+def _accessors(facts: Facts, block: int) -> tuple[int, ...]:
     """Blocks that access the first buffer that `block` writes."""
     buffer = _written(facts, block)
     if buffer is None:
-        return []
-    return facts.writers.get(buffer.handle, []) + facts.readers.get(buffer.handle, [])
+        return ()
+    return facts.writers.get(buffer.handle, ()) + facts.readers.get(buffer.handle, ())
 
 
 def no_rows(facts: Facts, t: Any, asked: int) -> int:
@@ -127,7 +128,7 @@ def no_layout(facts: Facts, t: Any, asked: int) -> int:
     """TransformLayout that does not fit the buffer, changes nothing, or meets an intrinsic."""
     refused = 0
     for i in bits(asked & facts.all_blocks):
-        handle, shape, opaque, _ = facts.stored[i]
+        handle, shape, opaque, _ = facts.exchange.stored[i]
         if handle == -1 or opaque or not _layout_fits(shape, t.axis, t.factor):
             refused |= 1 << i
     return refused
@@ -145,35 +146,33 @@ def mirrored_access(facts: Facts, t: Any, asked: int) -> int:
     """TransformLayout that would divide an index which falls while an iterator rises (M)."""
     refused = 0
     for i in bits(asked & facts.all_blocks) if t.factor > 1 else ():
-        if facts.stored[i][3]:
+        if facts.exchange.stored[i][3]:
             refused |= 1 << i
     return refused
 
 
-def no_contraction(facts: Facts, t: Any, asked: int) -> int:
+def no_contraction(facts: LoopFacts, t: Any, asked: int) -> int:
     """Padding of anything but an untouched sum of products in a nest of its own."""
     refused = ~facts.reduction
     for i in bits(asked & facts.reduction):
-        if not (facts.once[i] and _untouched(facts, facts.blocks[i]) and _contracts(facts, i)):
+        if not (facts.once[i] and _untouched(facts, i) and _contracts(facts, i)):
             refused |= 1 << i
     return refused
 
 
-def _untouched(facts: Facts, block: Block) -> bool:
+def _untouched(facts: LoopFacts, block: int) -> bool:
     """Each iterator is one serial loop that no other block uses."""
-    loops = [facts.loops[i] for i in block.chain]
-    if len(loops) != len(block.bindings) or not all(b.exact for b in block.bindings):
-        return False
-    if any(len(x.blocks) != 1 or not facts.serial >> x.index & 1 for x in loops):
+    chain, bindings = facts.chain[block], facts.placed[block].bindings
+    if chain.bit_count() != len(bindings) or chain & ~(facts.single & facts.serial):
         return False
     return all(
-        len(b.coefficients) == 1 and not b.constant and 1.0 in b.coefficients.values()
-        for b in block.bindings
+        b.exact and len(b.coefficients) == 1 and not b.constant and 1.0 in b.coefficients.values()
+        for b in bindings
     )
 
 
-def _contracts(facts: Facts, index: int) -> bool:
-    block, view = facts.blocks[index], facts.views[index]
+def _contracts(facts: LoopFacts, index: int) -> bool:
+    block, view = facts.placed[index], facts.views[index]
     node = block.facts.node
     if not facts.reduction >> index & 1 or view.plain_write is None or len(view.writes) != 1:
         return False
@@ -218,16 +217,17 @@ def _is_finite(value: Any) -> bool:
     return type(value) in (FloatImm, IntImm) and isfinite(float(value.value))
 
 
-def no_padding(facts: Facts, t: Any, asked: int) -> int:
-    """Padding with nothing to pad, of a sum whose terms are no zeros there, with too much to pad, or no room for the copies."""
+def no_padding(facts: LoopFacts, t: Any, asked: int) -> int:
+    """Padding with nothing to pad, of a sum whose terms are no zeros there, with too much to pad, or
+    no room for the copies."""
     refused = 0
     for i in bits(asked & facts.all_blocks):
-        facts_i = facts.blocks[i].facts
+        facts_i = facts.placed[i].facts
         extents = facts_i.iter_extents
         multiples = t.multiples(extents)
         padded = [-(-e // m) * m for e, m in zip(extents, multiples, strict=True)]
         growth = prod(padded) / prod(extents)
-        copies = len(facts_i.reads) + len(facts_i.writes)
+        room = MAX_BLOCKS - len(facts.placed)
         used = {h for read in facts_i.reads for start, _ in read.region for h in start.coefficients}
         unread = any(
             kind == REDUCE and m > e and handle not in used
@@ -235,9 +235,24 @@ def no_padding(facts: Facts, t: Any, asked: int) -> int:
                 facts_i.iter_handles, facts_i.iter_types, extents, padded, strict=True
             )
         )
-        if unread or not 1 < growth <= MAX_PADDED or len(facts.blocks) + copies > MAX_BLOCKS:
+        if unread or not 1 < growth <= MAX_PADDED or _added(facts, i) > room:
             refused |= 1 << i
     return refused
+
+
+def _added(facts: LoopFacts, block: int) -> int:
+    """Blocks that padding adds."""
+    here = facts.placed[block].facts
+    return len(here.reads) + len(here.writes)
+
+
+def crowded_padding(facts: Facts) -> int:
+    """Blocks that are not padded because of others: writers of the same buffer, or no more room."""
+    found = facts.shared
+    for i in bits(facts.reduction):
+        if len(facts.placed) + _added(facts, i) > MAX_BLOCKS:
+            found |= 1 << i
+    return found
 
 
 def foreign_intrinsic(facts: Facts, t: Any, asked: int) -> int:

@@ -71,6 +71,8 @@ class Rule(NamedTuple):
     refused: Refusal
     by_row: bool = False
     """the answer depends on more than the node: on a factor, or on the block that is moved"""
+    by_content: bool = False
+    """the answer depends on what the blocks hold, read and write: not on loops, guards or target"""
 
 
 STRUCTURAL = ("Split", "Reorder", "Fuse")
@@ -89,6 +91,7 @@ RULES: tuple[Rule, ...] = (
         ("CacheRead",),
         limits.missing_read,
         by_row=True,
+        by_content=True,
     ),
     Rule("no thread binding", "this backend has no thread axes", ("Bind",), limits.thread_binding),
     Rule(
@@ -247,6 +250,7 @@ RULES: tuple[Rule, ...] = (
         (*MOVES, *INLINES, *STAGES),
         moves.overwritten,
         by_row=True,
+        by_content=True,
     ),
     Rule(
         "no partial sums",
@@ -261,6 +265,7 @@ RULES: tuple[Rule, ...] = (
         ("ComputeAt",),
         moves.indirect_reads,
         by_row=True,
+        by_content=True,
     ),
     Rule(
         "no idle recomputation",
@@ -275,6 +280,7 @@ RULES: tuple[Rule, ...] = (
         ("ReverseComputeAt",),
         moves.without_producer,
         by_row=True,
+        by_content=True,
     ),
     Rule(
         "plain reads",
@@ -282,6 +288,7 @@ RULES: tuple[Rule, ...] = (
         ("ReverseComputeAt",),
         moves.shifted_reads,
         by_row=True,
+        by_content=True,
     ),
     Rule(
         "dense region",
@@ -302,18 +309,21 @@ RULES: tuple[Rule, ...] = (
         "another block reads the buffer that would be dropped",
         ("ReverseComputeInline",),
         moves.shared_producer,
+        by_content=True,
     ),
     Rule(
         "whole producer",
         "the block takes only a part of what its producer would then write into its buffer",
         ("ReverseComputeInline",),
         moves.cropped_producer,
+        by_content=True,
     ),
     Rule(
         "no divided mirrors",
         "an index that falls while an iterator rises would become part of another index",
         INLINES,
         moves.mirrored,
+        by_content=True,
     ),
     Rule(
         "unguarded stages",
@@ -340,12 +350,14 @@ RULES: tuple[Rule, ...] = (
         f"the expression would grow beyond {moves.MAX_EXPRESSION} nodes",
         ("ComputeInline",),
         moves.swollen_inline,
+        by_content=True,
     ),
     Rule(
         "names once",
         "the expression has named values and would be written down in several places",
         INLINES,
         bodies.copied_names,
+        by_content=True,
     ),
     Rule(
         "intermediates only",
@@ -375,6 +387,7 @@ RULES: tuple[Rule, ...] = (
             "Tensorize",
         ),
         storage.annotated_block,
+        by_content=True,
     ),
     Rule(
         "rows to align",

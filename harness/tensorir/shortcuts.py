@@ -15,8 +15,9 @@ from tvm.tirx import BufferStore
 
 from tirgym.harness.tensorir.facts import Facts, LoopFacts, bits
 from tirgym.harness.tensorir.nest import Access, Block, BlockFacts
+from tirgym.harness.tensorir.rule_limits import EVERYTHING
 
-__all__ = ["MOVERS", "SHORTCUTS", "Verdict", "always"]
+__all__ = ["MOVERS", "SHORTCUTS", "Verdict", "always", "shared_sums", "unfactored_sums"]
 
 Verdict = tuple[int, int]
 """Nodes surely accepted, nodes surely refused."""
@@ -57,25 +58,31 @@ def _independent(facts: LoopFacts, t: Any, asked: int) -> Verdict:
     return asked & ~refused, asked & refused
 
 
-def _decompose(facts: Facts, t: Any, asked: int) -> Verdict:
+def _decompose(facts: LoopFacts, t: Any, asked: int) -> Verdict:
     accepted = undecided = 0
     for i in bits(asked):
         block = facts.first_init[i]
         if block < 0 or not facts.reduction >> block & 1:
             continue
-        for j in facts.blocks[block].chain:
-            if j == i:
-                if facts.blocks[block].has_predicate:
-                    undecided |= 1 << i
-                else:
-                    accepted |= 1 << i
-                break
-            if facts.reduced[block] >> j & 1:
-                break
+        outside = facts.up[i] & ~(1 << i)
+        if not outside & facts.reduced[block]:
+            if facts.placed[block].has_predicate:
+                undecided |= 1 << i
+            else:
+                accepted |= 1 << i
     return accepted, asked & ~accepted & ~undecided
 
 
-def _rfactor(facts: Facts, t: Any, asked: int) -> Verdict:
+def shared_sums(facts: Facts) -> int:
+    """Loops whose first block with an initialisation is not the only writer of its buffer."""
+    found = 0
+    for i, block in enumerate(facts.first_init) if facts.shared else ():
+        if block >= 0 and facts.shared >> block & 1:
+            found |= 1 << i
+    return found
+
+
+def _rfactor(facts: LoopFacts, t: Any, asked: int) -> Verdict:
     if not facts.pipeline:
         return 0, asked
     accepted = undecided = 0
@@ -96,12 +103,23 @@ def _rfactor(facts: Facts, t: Any, asked: int) -> Verdict:
     return accepted, asked & ~accepted & ~undecided
 
 
-def _factorable(facts: Facts, index: int, var: int) -> bool:
-    view, block = facts.views[index], facts.blocks[index]
-    if var in view.spatial_vars or facts.firsts[block.chain[0]] != index:
+def unfactored_sums(facts: Facts) -> int:
+    """Loops that are not factored because of what stands elsewhere in the program: a block without
+    loops, another writer, or a compiler that sees no pipeline."""
+    if 0 in facts.chain or not facts.pipeline:
+        return EVERYTHING
+    found = 0
+    for block in bits(facts.shared):
+        found |= facts.chain[block]
+    return found & facts.single
+
+
+def _factorable(facts: LoopFacts, index: int, var: int) -> bool:
+    view, chain = facts.views[index], bits(facts.chain[index])
+    if var in view.spatial_vars or facts.firsts[chain[0]] != index:
         return False
     reducing = False
-    for j in block.chain:
+    for j in chain:
         variable = facts.variables[j]
         spatial, reduce = variable in view.spatial_vars, variable in view.reduce_vars
         if spatial and reduce:
@@ -273,9 +291,9 @@ class _Form(NamedTuple):
 
 def _form(facts: BlockFacts) -> _Form:
     """Kept with the facts of the block."""
-    if facts.form is None:
+    if facts.notes.form is None:
         reads, writes = facts.reads, facts.writes
-        facts.form = _Form(
+        facts.notes.form = _Form(
             stores=type(facts.node.body) is BufferStore,
             identity=_identity_store(facts) if writes else None,
             fills=bool(writes) and _maps(facts, writes[0]),
@@ -283,14 +301,12 @@ def _form(facts: BlockFacts) -> _Form:
             unsolvable_reads=_unsolvable(facts, reads),
             unsolvable_writes=_unsolvable(facts, writes),
         )
-    return facts.form  # type: ignore[no-any-return]
+    return facts.notes.form  # type: ignore[no-any-return]
 
 
 def _compute_at(facts: Facts, t: Any, asked: int) -> Verdict:
     block = t.block
     consumers, producers = facts.consumers[block], facts.producers[block]
-    if not _pullable(facts) >> block & 1:
-        return 0, asked
     candidates = asked & ~facts.chain[block]
     for c in consumers:
         candidates &= facts.chain[c]
@@ -334,8 +350,6 @@ def _pushable(facts: Facts) -> int:
 def _reverse_compute_at(facts: Facts, t: Any, asked: int) -> Verdict:
     block = t.block
     consumers, producers = facts.consumers[block], facts.producers[block]
-    if not _pushable(facts) >> block & 1:
-        return 0, asked
     candidates = asked & ~facts.chain[block]
     for p in producers:
         candidates &= facts.chain[p]

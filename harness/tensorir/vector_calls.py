@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 
 import tvm_ffi
 from tvm.ir import Call
-from tvm.ir.expr import TensorLoad
 from tvm.s_tir import SBlock
-from tvm.tirx import Let
 
-from tirgym.harness.tensorir.block_view import body_parts, expression_size
+from tirgym.harness.tensorir.body_view import body_view, expression_size
 from tirgym.harness.tensorir.elementary import FORMS
-from tirgym.harness.tensorir.nest import NodeCache
+from tirgym.harness.tensorir.node_cache import NodeCache
 
 __all__ = ["Body", "body", "with_vector_math"]
 
@@ -33,29 +31,15 @@ class Body(NamedTuple):
     """loads written down, by buffer handle"""
 
 
-_BODIES = NodeCache(1 << 11)
 _SIZES = NodeCache(1 << 11)
 
 
 def body(block: Any) -> Body:
-    """Calls, names and loads of SBlock `block`; cached by its body."""
-    hit = _BODIES.entries.get(hash(block.body))
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
-    written = foreign = 0
-    names = False
-    loads: dict[int, int] = {}
-    for part in body_parts(block.body):
-        kind = type(part)
-        if kind is TensorLoad:
-            source = hash(part.source)
-            loads[source] = loads.get(source, 0) + 1
-        elif kind is Let:
-            names = True
-        elif kind is Call and getattr(part.op, "name", "") in FORMS:
-            written += str(part.ty) == DTYPE
-            foreign += str(part.ty) != DTYPE
-    return _BODIES.put(block.body, Body(written, foreign, names, loads))  # type: ignore[no-any-return]
+    """Calls, names and loads of SBlock `block`."""
+    view = body_view(block)
+    types = [dtype for name, dtype in view.calls if name in FORMS]
+    written = types.count(DTYPE)
+    return Body(written, len(types) - written, view.named, view.loads)
 
 
 def with_vector_math(block: Any) -> Any:

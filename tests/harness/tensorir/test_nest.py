@@ -56,10 +56,10 @@ def test_facts_of_a_contraction() -> None:
     assert block.facts.iter_types == (SPATIAL, SPATIAL, REDUCE)
     assert block.facts.has_init
     facts = program.facts
-    assert bits(facts.reduced[0]) == [2]
+    assert list(bits(facts.reduced[0])) == [2]
     assert facts.once == [True]
     assert facts.work == facts.domain == 16 * 24 * 32
-    assert bits(facts.outputs) == [0]
+    assert list(bits(facts.outputs)) == [0]
 
 
 def test_facts_of_a_recomputed_block() -> None:
@@ -67,10 +67,10 @@ def test_facts_of_a_recomputed_block() -> None:
     facts = program.facts
     assert facts.once == [True, True, False, True]
     assert facts.work == 8 * 16 * 3 + 8 * 16 * 16
-    assert facts.producers[3] == [1, 2]
-    assert facts.consumers[2] == [3]
-    assert bits(facts.complete) == [1, 3]
-    assert bits(facts.reduction) == [0, 2]
+    assert facts.producers[3] == (1, 2)
+    assert facts.consumers[2] == (3,)
+    assert list(bits(facts.complete)) == [1, 3]
+    assert list(bits(facts.reduction)) == [0, 2]
 
 
 def test_marks_are_seen() -> None:

@@ -1,0 +1,134 @@
+"""`Exchange`: which blocks of a program write and read which buffers, and what follows from that.
+
+It depends on the contents of the blocks and their order alone, so steps that change loops leave it
+as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tirgym.harness.tensorir.block_view import BlockView
+from tirgym.harness.tensorir.nest import Placement
+from tirgym.harness.tensorir.node_cache import NodeCache
+
+__all__ = ["Exchange", "exchange_of"]
+
+Blocks = tuple[int, ...]
+
+
+class Exchange:
+    """Sets of blocks are bit sets; one record for all programs of the same blocks in this order."""
+
+    __slots__ = (
+        "complete",
+        "consumers",
+        "makers",
+        "outputs",
+        "overwritten",
+        "producers",
+        "readers",
+        "rows",
+        "scheme",
+        "shared",
+        "stored",
+        "writers",
+    )
+
+    def __init__(
+        self,
+        placed: Sequence[Placement],
+        views: Sequence[BlockView],
+        intermediates: frozenset[int],
+    ) -> None:
+        self.writers: dict[int, Blocks] = {}
+        """blocks that write each buffer, ascending"""
+        self.readers: dict[int, Blocks] = {}
+        for index, view in enumerate(views):
+            for buffer in view.writes:
+                self.writers[buffer] = (*self.writers.get(buffer, ()), index)
+            for buffer in view.reads:
+                self.readers[buffer] = (*self.readers.get(buffer, ()), index)
+        self.shared = 0
+        """blocks that are not the only writer of a buffer"""
+        for owners in self.writers.values():
+            if len(owners) > 1:
+                for i in owners:
+                    self.shared |= 1 << i
+        self.producers: tuple[Blocks, ...] = tuple(
+            [_others(view.reads, self.writers, i) for i, view in enumerate(views)]
+        )
+        """other blocks that write what each block reads, ascending"""
+        self.consumers: tuple[Blocks, ...] = tuple(
+            [_others(view.writes, self.readers, i) for i, view in enumerate(views)]
+        )
+        self._read_sets(views, intermediates)
+        self.stored = tuple([self._stored(place, views) for place in placed])
+        """for each block: its first written buffer, with its shape (handle -1: none), whether an
+        accessor of it is an intrinsic, and whether one has a falling index into it"""
+        self.scheme: Any = None
+        self.rows: Any = None
+        """filled by `row_plans`, for one vocabulary"""
+
+    def _read_sets(self, views: Sequence[BlockView], intermediates: frozenset[int]) -> None:
+        outputs = makers = complete = overwritten = 0
+        here = 1
+        for index, view in enumerate(views):
+            writes = view.writes
+            if not intermediates.issuperset(writes):
+                outputs |= here
+            if writes and writes[0] in intermediates:
+                makers |= here
+            if view.spatial_only and not view.overlaps and not self.shared & here:
+                complete |= here
+            for buffer in view.reads:
+                owners = self.writers.get(buffer)
+                if owners and owners[-1] > index:
+                    overwritten |= here
+            here <<= 1
+        self.outputs, self.makers = outputs, makers
+        self.complete = complete
+        """blocks that only map: spatial, sole writer, not reading what they write"""
+        self.overwritten = overwritten
+        """blocks that read what a later block writes"""
+
+    def _stored(
+        self, place: Placement, views: Sequence[BlockView]
+    ) -> tuple[int, tuple[int, ...], bool, bool]:
+        writes = place.facts.writes
+        if not writes:
+            return -1, (), False, False
+        buffer = writes[0].buffer
+        handle = buffer.handle
+        opaque = falling = False
+        for i in (*self.writers.get(handle, ()), *self.readers.get(handle, ())):
+            opaque = opaque or views[i].intrinsic
+            falling = falling or handle in views[i].mirrored
+        return handle, buffer.shape, opaque, falling
+
+
+def _others(buffers: tuple[int, ...], users: dict[int, Blocks], index: int) -> Blocks:
+    """Blocks other than `index` among the users of `buffers`, ascending."""
+    found: Blocks = ()
+    for buffer in buffers:
+        for user in users.get(buffer, ()):
+            if user != index and user not in found:
+                found = (*found, user)
+    return found if len(found) < 2 else tuple(sorted(found))
+
+
+_EXCHANGES = NodeCache(1 << 10)
+
+
+def exchange_of(
+    placed: Sequence[Placement], views: Sequence[BlockView], intermediates: frozenset[int]
+) -> Exchange:
+    """The exchange of the blocks `placed`; cached by their contents."""
+    notes = [place.facts.notes for place in placed]
+    key = (intermediates, *map(id, notes))
+    hit = _EXCHANGES.entries.get(key)
+    if hit is not None:
+        return hit  # type: ignore[no-any-return]
+    made = Exchange(placed, views, intermediates)
+    return _EXCHANGES.put_at(key, notes, made)  # type: ignore[no-any-return]

@@ -1,0 +1,302 @@
+"""How masks are made: a plan for each kind of transform, and for each vocabulary.
+
+A row is the transforms of one kind that differ only in the node they act on; rules and shortcuts
+answer for a whole row at once, as bits. Where the answer depends on one part of the nest alone (see
+`NEST_KINDS`), it is found out once for that part, whatever stands around it in later states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tirgym.harness.macros.base import Macro
+from tirgym.harness.tensorir import rule_limits as limits
+from tirgym.harness.tensorir.facts import Facts
+from tirgym.harness.tensorir.loop_facts import PartFacts
+from tirgym.harness.tensorir.rule_storage import crowded_padding, meaningful, parameters
+from tirgym.harness.tensorir.rules import Refusal, rules_for
+from tirgym.harness.tensorir.shortcuts import (
+    MOVERS,
+    SHORTCUTS,
+    Verdict,
+    always,
+    shared_sums,
+    unfactored_sums,
+)
+from tirgym.harness.transforms.base import Transform
+from tirgym.harness.vocabulary import Row, Vocabulary
+
+__all__ = [
+    "RowPlan",
+    "Scheme",
+    "asked_nodes",
+    "content_rows",
+    "decide",
+    "nest_rows",
+    "plan_of",
+    "scheme_of",
+]
+
+MIN_WIDTH = 128
+"""Bits of a row in a table at least: more than programs have loops."""
+
+NEST_KINDS: Mapping[str, Callable[[Facts], int]] = {
+    "Split": lambda facts: 0,
+    "Reorder": lambda facts: 0,
+    "Fuse": lambda facts: 0,
+    "Vectorize": lambda facts: 0,
+    "Unroll": lambda facts: 0,
+    "UnrollPragma": lambda facts: 0,
+    "DecomposeReduction": shared_sums,
+    "RFactor": unfactored_sums,
+    "PadEinsum": crowded_padding,
+    "VectorMath": lambda facts: 0,
+}
+"""Kinds whose rules and shortcut look at one part of the nest alone, with the nodes that the rest of
+the program forbids. Caps on the size of the program are asked besides."""
+
+CONTENT_KINDS = frozenset({"SetScope", "StorageAlign", "TransformLayout", "StorePrecision"})
+"""Kinds whose rules and shortcut look at what blocks hold, read and write alone, not at loops."""
+
+_CAPS = (limits.too_many_loops, limits.too_many_blocks)
+_ELSEWHERE = (limits.missing, parameters)
+"""Rules that rows answer by being there."""
+
+
+class RowPlan(NamedTuple):
+    """How one kind of transform is decided, with everything looked up beforehand."""
+
+    kind: type[Transform]
+    node_field: str
+    prototype: Any
+    group_refusals: tuple[Refusal, ...]
+    """rules that look at the node alone"""
+    sure: bool
+    """the compiler accepts whatever no rule refuses"""
+    shortcut: Callable[[Facts, Any, int], Verdict] | None
+    row_refusals: tuple[Refusal, ...]
+    """rules that look at other parameters too"""
+    rows: tuple[tuple[int, Row], ...]
+    """those whose parameters mean something, with their number in the table of the vocabulary"""
+    movers: Callable[[Facts], int] | None
+    """for rows that name a block besides the node: the blocks worth asking about"""
+
+
+@lru_cache(maxsize=64)
+def plan_of(kind: type[Transform]) -> RowPlan:
+    """How transforms of `kind` are decided; without rows, and so without a prototype."""
+    shortcut = SHORTCUTS.get(kind.name)
+    sure = shortcut is always
+    by_row = [r.refused for r in rules_for(kind.name, by_row=True)]
+    return RowPlan(
+        kind,
+        kind.node_field(),
+        None,
+        tuple(r.refused for r in rules_for(kind.name, by_row=False)),
+        sure,
+        None if sure else shortcut,
+        tuple(refused for refused in by_row if refused not in _ELSEWHERE),
+        (),
+        MOVERS.get(kind.name),
+    )
+
+
+class NestPlan(NamedTuple):
+    """A plan of `NEST_KINDS`."""
+
+    plan: RowPlan
+    """without the caps"""
+    caps: tuple[Refusal, ...]
+    forbidden: Callable[[Facts], int]
+    first: int
+    """bit of its first row in the table"""
+    every_node: int
+    """all nodes of its rows in the table"""
+
+
+class LatePlan(NamedTuple):
+    """A plan whose answer depends on the whole state."""
+
+    plan: RowPlan
+    """without what follows"""
+    content: tuple[Refusal, ...]
+    """rules about the contents of blocks, for nodes that are blocks or rows that name one"""
+
+
+class Scheme:
+    """Everything about a vocabulary that its masks need.
+
+    A table of rows is one large number: each row has a bit for each node, its first one at `width`
+    times its number.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        groups = zip(vocabulary.spans, vocabulary.groups, strict=True)
+        found = [(kind, group.rows) for kind, group in groups if not issubclass(kind, Macro)]
+        nodes = [node for _, rows in found for row in rows for node in row.actions]
+        self.width = max(MIN_WIDTH, -(-(max(nodes, default=0) + 1) // 8) * 8)
+        self.rows = 0
+        plans: list[RowPlan] = []
+        for kind, members in found:
+            rows = [row for row in members if meaningful(row.prototype)]
+            if rows:
+                numbered = tuple(enumerate(rows, self.rows))
+                self.rows += len(rows)
+                plans.append(plan_of(kind)._replace(prototype=rows[0].prototype, rows=numbered))
+        self.macros = len(found) < len(vocabulary.spans)
+        self.plans = tuple(plans)
+        local = NEST_KINDS.keys() | CONTENT_KINDS
+        self.nest_plans = tuple([self._nest_plan(p) for p in plans if p.kind.name in NEST_KINDS])
+        self.content_plans = tuple([p for p in plans if p.kind.name in CONTENT_KINDS])
+        self.late_plans = tuple([_late_plan(p) for p in plans if p.kind.name not in local])
+        self.place = self._places(vocabulary)
+        """(len(vocabulary),): bit of each action in the table; the one after it where there is none"""
+
+    def _places(self, vocabulary: Vocabulary) -> NDArray[np.intp]:
+        place = np.full(len(vocabulary), self.rows * self.width, dtype=np.intp)
+        for plan in self.plans:
+            for number, row in plan.rows:
+                for node, action in row.actions.items():
+                    place[action] = number * self.width + node
+        return place
+
+    def _nest_plan(self, plan: RowPlan) -> NestPlan:
+        first, count = plan.rows[0][0] * self.width, len(plan.rows)
+        every = (1 << self.width * count) - 1 << first
+        local = tuple([r for r in plan.group_refusals if r not in _CAPS])
+        caps = tuple([r for r in plan.group_refusals if r in _CAPS])
+        plan = plan._replace(group_refusals=local)
+        return NestPlan(plan, caps, NEST_KINDS[plan.kind.name], first, every)
+
+
+def _late_plan(plan: RowPlan) -> LatePlan:
+    if plan.node_field == "loop" and plan.movers is None:
+        return LatePlan(plan, ())
+    content = {r.refused for r in rules_for(plan.kind.name) if r.by_content}
+    rest = plan._replace(
+        group_refusals=tuple([r for r in plan.group_refusals if r not in content]),
+        row_refusals=tuple([r for r in plan.row_refusals if r not in content]),
+    )
+    return LatePlan(rest, tuple(content & {*plan.group_refusals, *plan.row_refusals}))
+
+
+@lru_cache(maxsize=16)
+def scheme_of(vocabulary: Vocabulary) -> Scheme:
+    """The scheme of a vocabulary."""
+    return Scheme(vocabulary)
+
+
+def asked_nodes(facts: Any, plan: RowPlan) -> int:
+    """The nodes that exist and that no rule refuses whatever the other parameters are."""
+    node = plan.node_field
+    asked: int = facts.all_loops if node == "loop" else facts.all_blocks if node == "block" else 1
+    for refused in plan.group_refusals:
+        if not asked:
+            break
+        asked &= ~refused(facts, plan.prototype, asked)
+    return asked
+
+
+def decide(facts: Any, plan: RowPlan, prototype: Transform, asked: int) -> tuple[int, int]:
+    """The nodes among `asked` whose transform is legal, and those where it must be tried; the
+    cheapest questions come first."""
+    accepted = asked if plan.sure else 0
+    if plan.shortcut is not None:
+        accepted, impossible = plan.shortcut(facts, prototype, asked)
+        asked &= ~impossible
+    for refused in plan.row_refusals:
+        if not asked:
+            return 0, 0
+        asked &= ~refused(facts, prototype, asked)
+    return asked & accepted, asked & ~accepted
+
+
+def nest_rows(facts: Facts, scheme: Scheme) -> tuple[int, int]:
+    """Of the kinds in `NEST_KINDS`: the table of what is legal, and of what must be tried."""
+    if facts.nest.size > scheme.width:  # rows of parts would run into each other
+        return _rows(facts, scheme, [each.plan for each in scheme.nest_plans])
+    legal = open_ = 0
+    for part, loop, block in facts.parts:
+        if part.scheme is not scheme:
+            part.scheme, part.rows = scheme, _part_rows(part, scheme)
+        over_loops, over_blocks, open_loops, open_blocks = part.rows
+        legal |= over_loops << loop | over_blocks << block
+        open_ |= open_loops << loop | open_blocks << block
+    for nest_plan in scheme.nest_plans:
+        forbidden = nest_plan.forbidden(facts)
+        for refused in nest_plan.caps:
+            forbidden |= refused(facts, nest_plan.plan.prototype, -1)
+        if forbidden == limits.EVERYTHING:
+            legal &= ~nest_plan.every_node
+            open_ &= ~nest_plan.every_node
+        elif forbidden:
+            for number, _ in nest_plan.plan.rows:
+                legal &= ~(forbidden << number * scheme.width)
+                open_ &= ~(forbidden << number * scheme.width)
+    return legal, open_
+
+
+def _part_rows(facts: PartFacts, scheme: Scheme) -> tuple[int, int, int, int]:
+    """Tables of one part: legal loops and blocks, then those that must be tried."""
+    over_loops = [each.plan for each in scheme.nest_plans if each.plan.node_field == "loop"]
+    over_blocks = [each.plan for each in scheme.nest_plans if each.plan.node_field != "loop"]
+    loops, open_loops = _rows(facts, scheme, over_loops)
+    blocks, open_blocks = _rows(facts, scheme, over_blocks)
+    return loops, blocks, open_loops, open_blocks
+
+
+class ContentRows(NamedTuple):
+    """What the contents of the blocks of a program say about its mask; kept with its exchange."""
+
+    legal: int
+    """table of what is legal of the kinds in `CONTENT_KINDS`"""
+    open: int
+    """and of what must be tried"""
+    late: tuple[tuple[LatePlan, tuple[tuple[int, Row, int], ...]], ...]
+    """other plans, with those of their rows that are not refused as a whole: number, row, nodes"""
+
+
+def content_rows(facts: Facts, scheme: Scheme) -> ContentRows:
+    """Found out once for each exchange."""
+    exchange = facts.exchange
+    if exchange.scheme is not scheme:
+        exchange.scheme = scheme
+        late = [(plan, _possible_rows(facts, plan)) for plan in scheme.late_plans]
+        exchange.rows = ContentRows(
+            *_rows(facts, scheme, scheme.content_plans),
+            tuple([(plan, rows) for plan, rows in late if rows]),
+        )
+    return exchange.rows  # type: ignore[no-any-return]
+
+
+def _possible_rows(facts: Facts, late: LatePlan) -> tuple[tuple[int, Row, int], ...]:
+    """The rows of `late` with the nodes that no rule about contents refuses."""
+    found = []
+    count = len(facts.blocks)
+    for number, row in late.plan.rows:
+        if row.block >= count:
+            continue
+        nodes = facts.all_blocks if late.plan.node_field == "block" else -1
+        for refused in late.content:
+            nodes &= ~refused(facts, row.prototype, nodes)
+        if nodes:
+            found.append((number, row, nodes))
+    return tuple(found)
+
+
+def _rows(facts: Any, scheme: Scheme, plans: Iterable[RowPlan]) -> tuple[int, int]:
+    """The table of what is legal, and of what must be tried."""
+    legal = open_ = 0
+    most = (1 << scheme.width) - 1
+    for plan in plans:
+        asked = asked_nodes(facts, plan)
+        for number, row in plan.rows if asked else ():
+            surely, perhaps = decide(facts, plan, row.prototype, asked)
+            legal |= (surely & most) << number * scheme.width
+            open_ |= (perhaps & most) << number * scheme.width
+    return legal, open_
