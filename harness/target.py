@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Self
+
+from tirgym.errors import InvalidValueError
 
 __all__ = ["Target"]
 
@@ -20,3 +24,11 @@ class Target:
     def __str__(self) -> str:
         threads = "thread" if self.num_threads == 1 else "threads"
         return f"{self.backend}/{self.arch}/{self.num_threads} {threads}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The target whose `str` is `text`; raises InvalidValueError."""
+        match = re.fullmatch("([^/]+)/([^/]+)/([1-9][0-9]*) threads?", text)
+        if match is None:
+            raise InvalidValueError("target", text, "BACKEND/ARCHITECTURE/N threads")
+        return cls(match[1], match[2], int(match[3]))

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tirgym.harness.decisions.agents import CallbackAgent, DecisionAgent, RandomAgent, StaticAgent
+from tirgym.harness.decisions.agents import (
+    CallbackAgent,
+    DecisionAgent,
+    ModelAgent,
+    RandomAgent,
+    StaticAgent,
+)
 from tirgym.harness.decisions.guard import Guard, GuardReport
 from tirgym.harness.decisions.point import DecisionKind, DecisionPoint, Option, Recommendation
 from tirgym.harness.decisions.space import SPACES, DesignSpace, design_space
@@ -17,6 +23,7 @@ __all__ = [
     "DesignSpace",
     "Guard",
     "GuardReport",
+    "ModelAgent",
     "Option",
     "Question",
     "RandomAgent",

@@ -1,15 +1,22 @@
-"""`DecisionAgent`: whoever answers decision points; the agents that need no model."""
+"""`DecisionAgent`: whoever answers decision points; the static, random, model and callback agents."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from tirgym.errors import InvalidValueError
 from tirgym.harness.decisions.point import DecisionPoint, Recommendation
+from tirgym.harness.target import Target
 
-__all__ = ["CallbackAgent", "DecisionAgent", "RandomAgent", "StaticAgent"]
+if TYPE_CHECKING:
+    from tirgym.harness.cost import SpeedupModel
+    from tirgym.harness.decisions.walk import Walk
+    from tirgym.harness.program import Program
+
+__all__ = ["CallbackAgent", "DecisionAgent", "ModelAgent", "RandomAgent", "StaticAgent"]
 
 
 class DecisionAgent(Protocol):
@@ -49,3 +56,70 @@ class CallbackAgent:
         """What the function answers."""
         answer = self._ask(point)
         return answer if isinstance(answer, Recommendation) else Recommendation(answer)
+
+
+class ModelAgent:
+    """The option whose program, finished with static choices, a model finds fastest.
+
+    Its confidence is the share of the model's members that agree; the static choice wins a tie. It
+    makes programs from what stands in the point, so it can answer from anywhere: `start` is only
+    needed for the unscheduled program of a workload that has no name.
+    """
+
+    def __init__(self, model: SpeedupModel, start: Program | None = None) -> None:
+        self.model, self._start = model, start
+        self._walks: tuple[tuple[str, str], list[Walk]] = (("", ""), [])
+
+    def decide(self, point: DecisionPoint) -> Recommendation:
+        """The answer, with the speedup over the static choice that the model expects.
+
+        Raises InvalidValueError for a point that no walk from its workload leads to.
+        """
+        walk = self._walk(point)
+        finished = [walk.answer(option).finish().program for option in range(len(point.options))]
+        opinions = self.model.opinions(finished)
+        expected = opinions.mean(axis=0)
+        best = int(expected.argmax())
+        if expected[best] <= expected[point.default] + _TIE:
+            best = point.default
+        agree = opinions[:, best] >= opinions.max(axis=1) - _TIE
+        gain = float(np.exp(expected[best] - expected[point.default]))
+        speedup = float(np.exp(expected[best]))
+        text = f"expects {speedup:.3g}x over unscheduled, {gain:.3g}x over the static choice"
+        return Recommendation(best, float(agree.mean()), gain, text)
+
+    def _walk(self, point: DecisionPoint) -> Walk:
+        """The walk that asks `point`: what was made for earlier points is used again."""
+        place, walks = self._walks
+        if place != (point.workload, point.target):
+            walks = [self._root(point)]
+        self._walks = ((point.workload, point.target), walks)
+        for number, (key, value) in enumerate(point.answers):
+            if len(walks) > number + 1:
+                taken = walks[number + 1].answers[number]
+                if (taken.key, taken.value) == (key, value):
+                    continue
+            question = walks[number].question
+            values = [option.value for option in question.options] if question else []
+            if question is None or question.key != key or value not in values:
+                raise InvalidValueError("answers of the decision point", f"{key}={value}", "a walk")
+            walks[number + 1 :] = [walks[number].answer(values.index(value))]
+        walk = walks[len(point.answers)]
+        asked = walk.question
+        if asked is None or (asked.key, len(asked.options)) != (point.key, len(point.options)):
+            raise InvalidValueError("decision point", point.key, "the question after its answers")
+        return walk
+
+    def _root(self, point: DecisionPoint) -> Walk:
+        from tirgym.harness.backend import backend
+        from tirgym.harness.decisions.space import design_space
+        from tirgym.kernels_suite.registry import load_workload
+
+        start, target = self._start, Target.parse(point.target)
+        if start is None or (start.workload.uri, start.target) != (point.workload, target):
+            start = backend(target.backend).start(load_workload(point.workload), target)
+        return design_space(start)
+
+
+_TIE = 1e-9
+"""Log-speedups closer than this are one."""

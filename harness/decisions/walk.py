@@ -169,6 +169,7 @@ class Walk:
             target=str(self.program.target),
             hardware=_hardware(self.program.target),
             number=len(self.answers),
+            answers=tuple((answer.key, answer.value) for answer in self.answers),
         )
 
 

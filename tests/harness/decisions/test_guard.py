@@ -32,7 +32,8 @@ POINT = DecisionPoint(
     workload="tirgym://core-v0/matmul?m=8",
     target="llvm/x/1 thread",
     hardware={"cores": 2},
-    number=4,
+    number=1,
+    answers=(("C.sketch", 2),),
 )
 
 
