@@ -16,7 +16,8 @@ from tirgym import errors
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (
-    "kernels_suite", "harness", "spaces", "rewards", "envs", "baselines", "benchmarks", "serving",
+    "kernels_suite", "harness", "spaces", "performance_model", "rewards", "envs", "baselines",
+    "benchmarks", "serving",
 )  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def test_every_root_folder_has_its_link_for_type_checkers() -> None:
 def test_import_loads_no_compiler(module: str) -> None:
     code = (
         f"import sys, {module}; "
-        "print(sorted({'tvm', 'torch', 'triton', 'matplotlib'} & set(sys.modules)))"
+        "print(sorted({'tvm', 'torch', 'triton', 'matplotlib', 'xgboost'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
