@@ -24,6 +24,7 @@ from tirgym.harness.decisions.padding import VECTORS, Pad, padded
 from tirgym.harness.decisions.point import DecisionKind, Option
 from tirgym.harness.decisions.register_tile import best_lanes
 from tirgym.harness.decisions.stages import Locate, Sketch, producers_of
+from tirgym.harness.decisions.transposes import Transpose
 from tirgym.harness.decisions.walk import Next, Question, Task
 from tirgym.harness.program import Program
 from tirgym.harness.tensorir.nest import Access, Block
@@ -239,7 +240,7 @@ class Pack:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Opens the question where each copy that was made for a block is computed."""
+    """Opens the questions where and how each copy that was made for a block is computed."""
 
     block: str
     known: tuple[str, ...]
@@ -251,10 +252,13 @@ class Copies:
         return None
 
     def take(self, program: Program, value: int | None) -> Next:
-        """Their locations."""
+        """Their locations, and how those are made that turn an operand."""
         state = tensorir(program)
         block = find(state, self.block)
         makers = producers_of(state, block) if block is not None else []
         names = [maker.facts.name for maker in makers]
         new = [name for name in names if name not in self.known]
-        return Next(state, tuple(Locate(name, self.lanes) for name in new))
+        tasks: list[Task] = []
+        for name in new:
+            tasks += [Locate(name, self.lanes), Transpose(name, self.lanes)]
+        return Next(state, tuple(tasks))

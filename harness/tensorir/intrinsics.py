@@ -8,7 +8,7 @@ which changes results.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from tvm import tirx
@@ -36,10 +36,17 @@ OPERATIONS = {"llvm.x86.avx512.vpdpbusd.512": 2 * 16 * 4}
 
 
 @cache
-def register_intrinsic(name: str) -> str:
-    """Register the intrinsic called `name` and return the name that TVM knows it by."""
-    known = f"tirgym.{name}"
-    description, implementation = _DOTS[name] if name in _DOTS else _transposes(TRANSPOSES[name])
+def register_intrinsic(name: str, columns_first: bool = False) -> str:
+    """Register the intrinsic called `name` and return the name that TVM knows it by.
+
+    The compiler compares iterators in their order, so that transposes have two descriptions: the
+    block's iterator of rows comes first, or that of columns.
+    """
+    known = f"tirgym.{name}{'.columns_first' if columns_first else ''}"
+    if name in _DOTS:
+        description, implementation = _DOTS[name]
+    else:
+        description, implementation = _transposes(TRANSPOSES[name], columns_first)
     TensorIntrin.register(known, description, implementation, override=True)
     return known
 
@@ -85,13 +92,14 @@ TRANSPOSES = {"transpose_16x16": 16, "transpose_8x8": 8}
 """Float32 elements on a side."""
 
 
-def _transposes(size: int) -> tuple[Any, Any]:
+def _transposes(size: int, columns_first: bool) -> tuple[Any, Any]:
     """B[i, j] = A[j, i] for float32 squares, as loops and in vector registers.
 
     In registers, log2(size) rounds swap the off-diagonal quarters of ever larger squares, two rows
     at a time (Eklundh, "A fast computer method for matrix transposing", 1972).
     """
-    return _square(size, _transpose_loops), _square(size, _transpose_in_registers)
+    loops = partial(_transpose_loops, columns_first)
+    return _square(size, loops), _square(size, _transpose_in_registers)
 
 
 def _square(size: int, body: Any) -> Any:
@@ -112,7 +120,7 @@ def _square(size: int, body: Any) -> Any:
     return tirx.PrimFunc(squares, SBlockRealize([], True, root))
 
 
-def _transpose_loops(size: int, a: Any, b: Any) -> Any:
+def _transpose_loops(columns_first: bool, size: int, a: Any, b: Any) -> Any:
     i, j = Var("i", "int32"), Var("j", "int32")
     rows, columns = (IterVar(Range(0, size), Var(name, "int32"), 0) for name in ("vi", "vj"))
     read, written = (
@@ -120,8 +128,9 @@ def _transpose_loops(size: int, a: Any, b: Any) -> Any:
         for buffer, place in ((a, (columns, rows)), (b, (rows, columns)))
     )
     copy = BufferStore(b, BufferLoad(a, [columns.var, rows.var]), [rows.var, columns.var])
-    block = SBlock([rows, columns], [read], [written], "transpose", copy)
-    inner = For(j, 0, size, 0, SBlockRealize([i, j], True, block))
+    iterators, values = ([columns, rows], [j, i]) if columns_first else ([rows, columns], [i, j])
+    block = SBlock(iterators, [read], [written], "transpose", copy)
+    inner = For(j, 0, size, 0, SBlockRealize(values, True, block))
     return For(i, 0, size, 0, inner)
 
 

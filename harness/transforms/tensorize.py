@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
     from tirgym.harness.tensorir.handles import Handles
+    from tirgym.harness.tensorir.nest import LoopNest
 
 __all__ = ["Tensorize"]
 
@@ -55,12 +56,23 @@ class Tensorize(Transform):
 
     def apply_to(self, schedule: Schedule, at: Handles) -> None:
         """Mutate `schedule`."""
-        from tirgym.harness.tensorir.intrinsics import register_intrinsic
+        from tirgym.harness.tensorir.intrinsics import TRANSPOSES, register_intrinsic
 
-        intrinsic = register_intrinsic(self.intrinsic)
+        swapped = self.intrinsic in TRANSPOSES and _columns_first(at.nest, self.loop)
+        intrinsic = register_intrinsic(self.intrinsic, swapped)
         ffi.ScheduleTensorize(schedule, at.loop(self.loop), intrinsic, True)
 
     @property
     def node(self) -> NodeRef:
         """The loop."""
         return NodeRef("loop", self.loop)
+
+
+def _columns_first(nest: LoopNest, loop: int) -> bool:
+    """Whether the inner of two loops drives an earlier iterator of the block than the outer one."""
+    bindings = nest.blocks[nest.loops[loop].blocks[0]].bindings
+    outer, inner = (
+        [i for i, b in enumerate(bindings) if nest.loops[each].var in b.coefficients]
+        for each in (loop, loop + 1)
+    )
+    return inner < outer
