@@ -11,6 +11,7 @@ from tirgym.harness.decisions.agents import (
 )
 from tirgym.harness.decisions.guard import Guard, GuardReport
 from tirgym.harness.decisions.point import DecisionKind, DecisionPoint, Option, Recommendation
+from tirgym.harness.decisions.policy import PolicyAgent
 from tirgym.harness.decisions.space import SPACES, DesignSpace, design_space
 from tirgym.harness.decisions.walk import Question, Walk
 
@@ -25,6 +26,7 @@ __all__ = [
     "GuardReport",
     "ModelAgent",
     "Option",
+    "PolicyAgent",
     "Question",
     "RandomAgent",
     "Recommendation",

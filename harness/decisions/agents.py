@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from tirgym.errors import InvalidValueError
 from tirgym.harness.decisions.point import DecisionPoint, Recommendation
-from tirgym.harness.target import Target
 
 if TYPE_CHECKING:
     from tirgym.harness.cost import SpeedupModel
-    from tirgym.harness.decisions.walk import Walk
     from tirgym.harness.program import Program
 
 __all__ = ["CallbackAgent", "DecisionAgent", "ModelAgent", "RandomAgent", "StaticAgent"]
@@ -67,15 +64,16 @@ class ModelAgent:
     """
 
     def __init__(self, model: SpeedupModel, start: Program | None = None) -> None:
-        self.model, self._start = model, start
-        self._walks: tuple[tuple[str, str], list[Walk]] = (("", ""), [])
+        from tirgym.harness.decisions.retrace import Retrace  # which asks walks, and they agents
+
+        self.model, self._retrace = model, Retrace(start)
 
     def decide(self, point: DecisionPoint) -> Recommendation:
         """The answer, with the speedup over the static choice that the model expects.
 
         Raises InvalidValueError for a point that no walk from its workload leads to.
         """
-        walk = self._walk(point)
+        walk = self._retrace.walk(point)
         finished = [walk.answer(option).finish().program for option in range(len(point.options))]
         opinions = self.model.opinions(finished)
         expected = opinions.mean(axis=0)
@@ -87,38 +85,6 @@ class ModelAgent:
         speedup = float(np.exp(expected[best]))
         text = f"expects {speedup:.3g}x over unscheduled, {gain:.3g}x over the static choice"
         return Recommendation(best, float(agree.mean()), gain, text)
-
-    def _walk(self, point: DecisionPoint) -> Walk:
-        """The walk that asks `point`: what was made for earlier points is used again."""
-        place, walks = self._walks
-        if place != (point.workload, point.target):
-            walks = [self._root(point)]
-        self._walks = ((point.workload, point.target), walks)
-        for number, (key, value) in enumerate(point.answers):
-            if len(walks) > number + 1:
-                taken = walks[number + 1].answers[number]
-                if (taken.key, taken.value) == (key, value):
-                    continue
-            question = walks[number].question
-            values = [option.value for option in question.options] if question else []
-            if question is None or question.key != key or value not in values:
-                raise InvalidValueError("answers of the decision point", f"{key}={value}", "a walk")
-            walks[number + 1 :] = [walks[number].answer(values.index(value))]
-        walk = walks[len(point.answers)]
-        asked = walk.question
-        if asked is None or (asked.key, len(asked.options)) != (point.key, len(point.options)):
-            raise InvalidValueError("decision point", point.key, "the question after its answers")
-        return walk
-
-    def _root(self, point: DecisionPoint) -> Walk:
-        from tirgym.harness.backend import backend
-        from tirgym.harness.decisions.space import design_space
-        from tirgym.kernels_suite.registry import load_workload
-
-        start, target = self._start, Target.parse(point.target)
-        if start is None or (start.workload.uri, start.target) != (point.workload, target):
-            start = backend(target.backend).start(load_workload(point.workload), target)
-        return design_space(start)
 
 
 _TIE = 1e-9

@@ -1,0 +1,38 @@
+"""`PointObserver`: decision points as the Decision environments show them, for trained policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tirgym.harness.decisions.point import DecisionPoint
+from tirgym.harness.decisions.retrace import Retrace
+from tirgym.harness.program import Program
+from tirgym.spaces.decision_space import OptionSpace, make_decision_observation
+from tirgym.spaces.graph import encoder_for
+
+__all__ = ["PointObserver"]
+
+
+class PointObserver:
+    """Called with a point, answers what `tirgym/Decision-v0` observes there, and the action mask.
+
+    `observation` is one of the environment's forms. Costs of the options are shown where the point
+    has them, as with `candidate_costs`. `start` is that of `Retrace`.
+    """
+
+    def __init__(self, observation: str = "dict", start: Program | None = None) -> None:
+        self._actions = OptionSpace()
+        self._form = make_decision_observation(observation, self._actions)
+        self._retrace = Retrace(start)
+
+    def __call__(self, point: DecisionPoint) -> tuple[Any, NDArray[np.bool_]]:
+        """Observation, and mask of shape (MAX_OPTIONS,); raises InvalidValueError."""
+        walk = self._retrace.walk(point)
+        known = [option.cost_us for option in point.options if option.cost_us is not None]
+        costs = known if len(known) == len(point.options) else None
+        graph = encoder_for(walk.program.dialect).encode(walk.program)
+        observation = self._form.observe(walk.program, graph, walk.question, costs)
+        return observation, self._actions.mask(walk.question).astype(np.bool_)
