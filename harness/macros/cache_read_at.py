@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tirgym.harness.macros.base import BlockMacro
-from tirgym.harness.macros.places import copy_fits, is_settled, level_loop
+from tirgym.harness.macros.places import copy_fits, is_plain_stage, level_loop
 from tirgym.harness.tensorir.facts import Facts
 from tirgym.harness.tensorir.nest import Block
 from tirgym.harness.transforms.base import SlotLimits
@@ -68,8 +68,8 @@ class CacheReadAt(BlockMacro):
         return staged.then(ComputeAt(copy, loop))
 
     def verdict(self, draft: Draft) -> bool:
-        """Certain where no block is recomputed and the copy is small; else asked of the staged
-        program, for all levels. Never where another block reads the buffer too."""
+        """Certain where the work of the copy is, and nothing else could speak against it; else asked
+        of the staged program, for all levels. Never where another block reads the buffer too."""
         facts = draft.program.facts
         loop = level_loop(draft, self.block, self.level)
         if loop is None or not draft.legal(CacheRead(0, self.read)) >> self.block & 1:
@@ -78,8 +78,9 @@ class CacheReadAt(BlockMacro):
         read = block.facts.reads[self.read]
         if len(facts.readers[read.buffer.handle]) > 1:
             return False
-        if self._is_plain(facts, block, loop) and copy_fits(facts, block, read, loop):
-            return True
+        fits = copy_fits(facts, block, read, loop) if self._is_plain(facts, block, loop) else None
+        if fits is not None:
+            return fits
         staged, copy, reader = staged_read(draft, self.block, self.read)
         loop = level_loop(staged, reader, self.level)
         return loop is not None and bool(staged.legal(ComputeAt(copy, 0)) >> loop & 1)
@@ -89,10 +90,10 @@ class CacheReadAt(BlockMacro):
         read = block.facts.reads[self.read]
         writers = facts.writers.get(read.buffer.handle, ())
         return (
-            is_settled(facts)
+            is_plain_stage(facts)
             and not facts.vectorized & (facts.up[loop] | facts.below[loop])
             and self.block not in writers
-            and not any(facts.views[p].ordered for p in writers)
+            and all(facts.once[p] and not facts.views[p].ordered for p in writers)
             and not any(facts.around(facts.reduced[p]) >> loop & 1 for p in writers)
             and all(start.exact for start, _ in read.region)
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tirgym.harness.macros.base import BlockMacro
-from tirgym.harness.macros.places import is_settled, level_loop
+from tirgym.harness.macros.places import is_plain_stage, level_loop
 from tirgym.harness.tensorir.rule_regions import covers_box
 from tirgym.harness.transforms.base import SlotLimits
 from tirgym.harness.transforms.cache_write import CacheWrite
@@ -57,14 +57,14 @@ class CacheWriteAt(BlockMacro):
         return staged.then(ReverseComputeAt(copy, loop))
 
     def verdict(self, draft: Draft) -> bool:
-        """Certain where no block is recomputed; else asked of the staged program, for all levels."""
+        """Certain unless the block is recomputed; then asked of the staged program, for all levels."""
         facts = draft.program.facts
         loop = level_loop(draft, self.block, self.level)
         if loop is None or not draft.legal(CacheWrite(0)) >> self.block & 1:
             return False
         if not covers_box(facts, self.block, loop):
             return False
-        if is_settled(facts):
+        if is_plain_stage(facts) and facts.once[self.block]:
             frozen = facts.around(facts.vectorized | facts.reduced[self.block]) >> loop & 1
             return not frozen and not facts.views[self.block].ordered
         staged, copy = self._staged(draft)

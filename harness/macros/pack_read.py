@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from tirgym.harness.decisions.nests import own_loops
 from tirgym.harness.macros.base import BlockMacro
 from tirgym.harness.macros.cache_read_at import staged_read
+from tirgym.harness.macros.places import reads_all
 from tirgym.harness.tensorir.facts import Facts
-from tirgym.harness.tensorir.nest import Access, Block
+from tirgym.harness.tensorir.nest import Block
 from tirgym.harness.tensorir.rule_storage import MAX_RANK
 from tirgym.harness.transforms.base import SlotLimits
 from tirgym.harness.transforms.cache_read import CacheRead
@@ -80,7 +81,7 @@ class PackRead(BlockMacro):
         views = [facts.views[reader] for reader in facts.readers[read.buffer.handle]]
         plain = not any(v.intrinsic or read.buffer.handle in v.mirrored for v in views)
         small = len(read.buffer.shape) < MAX_RANK
-        return True if plain and small and not facts.aligned and _covers(block, read) else None
+        return True if plain and small and not facts.aligned and reads_all(block, read) else None
 
     def _axis(self, facts: Facts, block: Block) -> int | None:
         """The dimension that the innermost spatial loop moves, of those that move one alone."""
@@ -104,15 +105,3 @@ class PackRead(BlockMacro):
             if len(axes) == 1:
                 return axes[0]
         return None
-
-
-def _covers(block: Block, read: Access) -> bool:
-    """Whether the block surely reads every element of the buffer."""
-    extents = dict(zip(block.facts.iter_handles, block.facts.iter_extents, strict=True))
-    for (start, extent), size in zip(read.region, read.buffer.shape, strict=True):
-        terms = start.coefficients
-        if not start.exact or start.constant or any(c <= 0 for c in terms.values()):
-            return False
-        if extent + sum(c * (extents.get(v, 1) - 1) for v, c in terms.items()) != size:
-            return False
-    return True

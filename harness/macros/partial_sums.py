@@ -10,6 +10,7 @@ from tirgym.harness.decisions.nests import own_loops
 from tirgym.harness.macros.base import BlockMacro
 from tirgym.harness.tensorir.facts import Facts
 from tirgym.harness.tensorir.nest import Block
+from tirgym.harness.tensorir.rule_limits import MAX_BUFFER_BYTES
 from tirgym.harness.transforms.base import SlotLimits
 from tirgym.harness.transforms.rfactor import RFactor
 from tirgym.harness.transforms.split import Split
@@ -58,7 +59,7 @@ class PartialSums(BlockMacro):
         return draft.then(Split(loop, self.lanes), RFactor(loop + 1))
 
     def verdict(self, draft: Draft) -> bool | None:
-        """Certain without a split, and where as many results as iterations would be legal."""
+        """Certain unless memory alone speaks against as many results as iterations."""
         facts = draft.program.facts
         loop = _last_reduced(facts, facts.blocks[self.block])
         if loop is None or not facts.blocks[self.block].facts.has_init:
@@ -67,7 +68,11 @@ class PartialSums(BlockMacro):
             return bool(draft.legal(RFactor(0)) >> loop & 1)
         if not draft.legal(Split(0, self.lanes)) >> loop & 1:
             return False
-        return True if draft.legal(RFactor(0)) >> loop & 1 else None
+        if draft.legal(RFactor(0)) >> loop & 1:
+            return True
+        written = sum(w.buffer.nbytes for w in facts.blocks[self.block].facts.writes)
+        # fewer results may fit where one for each iteration takes too much memory
+        return None if written * facts.extents[loop] > MAX_BUFFER_BYTES else False
 
 
 def _last_reduced(facts: Facts, block: Block) -> int | None:

@@ -13,7 +13,7 @@ from tirgym.harness.tensorir.rule_moves import MAX_WORK
 if TYPE_CHECKING:
     from tirgym.harness.macros.draft import Draft
 
-__all__ = ["copy_fits", "is_settled", "level_loop"]
+__all__ = ["copy_fits", "is_plain_stage", "level_loop", "reads_all"]
 
 
 def level_loop(draft: Draft, block: int, level: int) -> int | None:
@@ -33,14 +33,38 @@ def _levels(facts: Facts, block: int) -> tuple[tuple[int, ...], int]:
     return own, reduced[0] if reduced else len(own) - 1
 
 
-def is_settled(facts: Facts) -> bool:
-    """Whether no block is recomputed, so that moving a copy concerns no other block."""
-    return facts.pipeline and not facts.bound and False not in facts.once
+def is_plain_stage(facts: Facts) -> bool:
+    """Whether the compiler takes blocks for stages of a pipeline, without thread axes."""
+    return facts.pipeline and not facts.bound
 
 
-def copy_fits(facts: Facts, block: Block, read: Access, loop: int) -> bool:
-    """Whether a copy of what `block` reads in each iteration of `loop` surely stays within the work
-    that `ComputeAt` allows."""
+def reads_all(block: Block, read: Access) -> bool:
+    """Whether `block` surely reads every element of the buffer."""
+    extents = dict(zip(block.facts.iter_handles, block.facts.iter_extents, strict=True))
+    for (start, extent), size in zip(read.region, read.buffer.shape, strict=True):
+        terms = start.coefficients
+        if not start.exact or start.constant or any(c <= 0 for c in terms.values()):
+            return False
+        if extent + sum(c * (extents.get(v, 1) - 1) for v, c in terms.items()) != size:
+            return False
+    return True
+
+
+def copy_fits(facts: Facts, block: Block, read: Access, loop: int) -> bool | None:
+    """Whether a copy of what `block` reads in each iteration of `loop` stays within the work that
+    `ComputeAt` allows; None where that is not certain."""
+    repeated = _needed(facts, block, read, loop) * prod(
+        facts.extents[i] for i in facts.loops[loop].chain
+    )
+    room = MAX_WORK * facts.domain - facts.work  # without the copy, which makes more room
+    if repeated <= room:
+        return True
+    most = room + MAX_WORK * prod(read.buffer.shape)
+    return False if repeated > most and reads_all(block, read) else None
+
+
+def _needed(facts: Facts, block: Block, read: Access, loop: int) -> int:
+    """Elements that `block` reads in one iteration of `loop`, at most."""
     outer, spans = facts.up[loop], {}
     for handle, binding, domain in zip(
         block.facts.iter_handles, block.bindings, block.facts.iter_extents, strict=True
@@ -55,5 +79,4 @@ def copy_fits(facts: Facts, block: Block, read: Access, loop: int) -> bool:
     for (start, extent), size in zip(read.region, read.buffer.shape, strict=True):
         moved = sum(abs(c) * spans.get(v, 0) for v, c in start.coefficients.items())
         needed *= min(size, max(extent, 1) + int(moved))
-    repeats = prod(facts.extents[i] for i in facts.loops[loop].chain)
-    return repeats * needed <= MAX_WORK * facts.domain - facts.work
+    return needed
