@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from tirgym.envs.strategies import (
     EvaluatorSource,
     KernelLike,
     WorkloadSampler,
+    load_cost,
     make_evaluator,
     replay_target,
 )
@@ -102,7 +104,7 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         time_limit_s: float | None,
         evaluator: Evaluator | None,
         store: Any,
-        cost: CostModel | None,
+        cost: CostModel | str | os.PathLike[str] | None,
         render_mode: str | None,
         recorder: Recorder | None,
     ) -> None:
@@ -118,10 +120,11 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         self._sampler = WorkloadSampler(kernel, shape)
         self._kernel, self._shape = kernel, shape
 
-        self._reward = _make_reward(reward, cost)
         replay = isinstance(reward, str) and reward == "replay" and evaluator is None
         if replay and arch is None:
             self.target = replay_target(store, self.target)
+        self._given_cost = load_cost(cost, self.target)
+        self._reward = _make_reward(reward, self._given_cost)
         self._evaluator = EvaluatorSource(evaluator, lambda: make_evaluator(store, replay))
         self._owner = True
         self._recorder = recorder

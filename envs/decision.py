@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,8 +56,8 @@ class DecisionEnv(CompilerEnv):
 
     ## Rewards
     "final": the log of the gated, measured speedup at the end; "measured": log(t_prev / t_new)
-    after each answer; "static": predicted by the static cost model; "replay": stored measurements.
-    Or any object with the protocol `Reward`. As in `ScheduleEnv`.
+    after each answer; "static": predicted by the static cost model; "model": by a trained one, whose
+    path is given as `cost`; "replay": stored measurements. Or any object with the protocol `Reward`. As in `ScheduleEnv`.
 
     ## Episodes
     `terminated` with the last answer or on a fatal verdict, which makes the return exactly
@@ -84,7 +85,7 @@ class DecisionEnv(CompilerEnv):
         candidate_costs: bool = False,
         evaluator: Evaluator | None = None,
         store: Any = None,
-        cost: CostModel | None = None,
+        cost: CostModel | str | os.PathLike[str] | None = None,
         render_mode: str | None = None,
         recorder: Recorder | None = None,
     ) -> None:
@@ -105,7 +106,7 @@ class DecisionEnv(CompilerEnv):
         )
         self.candidate_costs = candidate_costs
         self._advice: Recommendation | None = None
-        self._cost = default_cost() if cost is None else cost
+        self._cost = default_cost() if self._given_cost is None else self._given_cost
         self.action_space: OptionSpace = OptionSpace()
         self.observation_form = make_decision_observation(observation, self.action_space)
         self.observation_space = self.observation_form.space

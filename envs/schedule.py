@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,7 +41,8 @@ class ScheduleEnv(CompilerEnv):
 
     ## Rewards
     "measured": log(t_prev / t_new) of gated measurements; "final": the log speedup at the end;
-    "static": predicted by the static cost model; "replay": measurements that `store` holds, with
+    "static": predicted by the static cost model; "model": predicted by a trained one, whose path is
+    given as `cost` (`tirgym model train`); "replay": measurements that `store` holds, with
     the store's target unless `arch` is given; nothing is run, and what was never measured pays 0
     ("incomplete"). "measured" also takes stored measurements, and makes the missing ones. Or any object with the protocol `Reward`.
 
@@ -75,7 +77,7 @@ class ScheduleEnv(CompilerEnv):
         vocabulary: str | Vocabulary = "primitive",
         evaluator: Evaluator | None = None,
         store: Any = None,
-        cost: CostModel | None = None,
+        cost: CostModel | str | os.PathLike[str] | None = None,
         render_mode: str | None = None,
         recorder: Recorder | None = None,
     ) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tirgym import settings
 from tirgym.errors import InvalidValueError, UnknownNameError
-from tirgym.harness.cost import CostModel
+from tirgym.harness.cost import CostModel, SpeedupModel
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.macros import VOCABULARY_NAMES, named_vocabulary
 from tirgym.harness.target import Target
@@ -25,6 +26,7 @@ __all__ = [
     "KernelLike",
     "WorkloadSampler",
     "default_cost",
+    "load_cost",
     "make_evaluator",
     "make_reward",
     "make_vocabulary",
@@ -34,8 +36,9 @@ __all__ = [
 KernelLike = str | Kernel | Workload
 """A name, URI or "file.py:NAME", a kernel, or a kernel at one shape."""
 
-REWARDS = ("measured", "final", "static", "replay")
-"""Reward names: measured at every step, measured at the end, predicted, and read from the store."""
+REWARDS = ("measured", "final", "static", "model", "replay")
+"""Reward names: measured at every step, measured at the end, predicted by formulas, predicted by a
+learned model, and read from the store."""
 
 SHAPE_SETS = ("default", "train", "holdout", "tiny")
 """Names that stand for shapes of each kernel; one of several is drawn at each reset."""
@@ -109,7 +112,30 @@ def make_reward(reward: str | Reward, cost: CostModel | None) -> Reward:
         from tirgym.rewards.static_cost import StaticCost
 
         return StaticCost(default_cost() if cost is None else cost)
+    if reward == "model":
+        from tirgym.rewards.model_speedup import ModelSpeedup
+
+        return ModelSpeedup(_require_speedups(cost))
     raise UnknownNameError("reward", reward, REWARDS)
+
+
+def load_cost(cost: CostModel | str | os.PathLike[str] | None, target: Target) -> CostModel | None:
+    """A cost model given as itself, as the path of a trained one, or not at all.
+
+    Raises what `PerformanceModel.load` raises for a file that does not hold for `target`.
+    """
+    if isinstance(cost, str | os.PathLike):
+        from tirgym.performance_model.model import PerformanceModel
+
+        return PerformanceModel.load(cost, target)
+    return cost
+
+
+def _require_speedups(cost: CostModel | None) -> SpeedupModel:
+    if not callable(getattr(cost, "opinions", None)):
+        accepted = 'the path of a model that `tirgym model train` wrote, with reward="model"'
+        raise InvalidValueError("cost", cost, accepted)
+    return cast(SpeedupModel, cost)
 
 
 def default_cost() -> CostModel:

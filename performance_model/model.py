@@ -96,7 +96,11 @@ class PerformanceModel:
         It ranks programs of one workload; between workloads it is as wrong as the static cost.
         """
         expected = float(self.opinions([program]).mean())
-        return math.exp(float(self._start(program).view.cost[0]) - expected)
+        return math.exp(self.start_cost(program) - expected)
+
+    def start_cost(self, program: Program) -> float:
+        """Static cost of the unscheduled program of the same workload, as the logarithm of µs."""
+        return float(self._start(program).view.cost[0])
 
     def _judge(self, programs: Sequence[Program], starts: Sequence[_Start]) -> Vector:
         """(members, len(programs)): the opinions, computed."""

@@ -23,6 +23,7 @@ from tirgym.cli.doctor import doctor_command
 from tirgym.cli.explain import explain_command
 from tirgym.cli.export import export_command
 from tirgym.cli.graph import graph_command
+from tirgym.cli.model import model_command, record_command, train_command
 from tirgym.cli.profile import profile_command
 from tirgym.cli.search import optimize_command
 from tirgym.cli.show import show_command
@@ -102,6 +103,12 @@ app.add_typer(suite, name="suite")
 gate = _group("The correctness gate.")
 gate.command("selftest")(selftest_command)
 app.add_typer(gate, name="gate")
+
+model = _group("Performance models that learn from measurements.")
+model.command("record")(record_command)
+model.command("train")(train_command)
+model.command("show")(model_command)
+app.add_typer(model, name="model")
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tirgym.cli.model import load_model
 from tirgym.cli.options import (
     ArchOption,
     BackendOption,
@@ -87,6 +88,14 @@ def optimize_command(
         Path | None,
         typer.Option("--picture", help="Save a picture of the search here.", show_default=False),
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            help="Rank programs by this trained model (tirgym model train) instead of static cost.",
+            show_default=False,
+        ),
+    ] = None,
     record: Annotated[
         Path | None,
         typer.Option(
@@ -109,6 +118,7 @@ def optimize_command(
         sys.path.append(os.getcwd())  # an installed command, unlike python -m, does not look there
     options, vocabulary = in_space(agent, space, target.backend)
     player = make_branches(agent, branches, **options)
+    cost = load_model(model, target) if model is not None else None
     if out is not None:
         require_writable(out, "--out")
     if picture is not None:
@@ -132,6 +142,7 @@ def optimize_command(
             seed,
             target=target,
             vocabulary=vocabulary,
+            cost=cost,
             out=out,
             progress=advance,
             recorder=recorder,
@@ -146,6 +157,7 @@ def optimize_command(
         files = {
             "trace_file": _text(out),
             "picture_file": _text(picture),
+            "model_file": _text(model),
             "record_file": _text(recorder.path if recorder else None),
         }
         print_json({**result.to_dict(), **files})
