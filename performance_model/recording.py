@@ -27,7 +27,7 @@ from tirgym.harness.transforms import default_vocabulary
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Workload
 
-__all__ = ["Recorded", "Recording", "proposals", "record"]
+__all__ = ["Recorded", "Recording", "distinct", "proposals", "record"]
 
 _TRIES = 8
 """Draws for each program that is wanted; small spaces have fewer programs than that."""
@@ -108,7 +108,7 @@ def _walk_of_transforms(
     return program
 
 
-def _distinct(start: Program, programs: int, seed: int) -> Iterator[Program]:
+def distinct(start: Program, programs: int, seed: int) -> Iterator[Program]:
     """The first `programs` different proposals, as far as there are that many."""
     seen: set[str] = set()
     for tried, program in enumerate(proposals(start, seed)):
@@ -139,7 +139,7 @@ def record(
     reused = 0
     for workload in workloads:
         start = backend(target.backend).start(workload, target)
-        for number, program in enumerate(_distinct(start, programs, seed), 1):
+        for number, program in enumerate(distinct(start, programs, seed), 1):
             evaluation = evaluator.evaluate(program)
             verdicts[evaluation.status.value] += 1
             measured = evaluation.measurement
