@@ -20,7 +20,6 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -34,6 +33,7 @@ from tirgym.harness.tensorir.random_schedules import random_program
 from tirgym.harness.transforms import default_vocabulary
 from tirgym.kernels_suite.kernel import Split, Workload
 from tirgym.kernels_suite.registry import load_kernel, split_of
+from tirgym.performance_model.scores import spearman
 
 __all__ = ["KERNELS", "KernelReport", "Report", "main", "measure", "spearman"]
 
@@ -83,22 +83,6 @@ class Report:
     mean_other_families: float | None
     predict_us: float
     """mean CPU time of one prediction, loop nest apart"""
-
-
-def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    """Ranks from 0; equal values share their mean rank."""
-    array = np.asarray(values, dtype=np.float64)
-    _, group, counts = np.unique(array, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts + 1) / 2)[group]
-
-
-def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Spearman's rank correlation, ties with mean ranks; None where a side has no spread."""
-    a, b = _ranks(first), _ranks(second)
-    if len(a) < 3 or not a.std() or not b.std():
-        return None
-    return float(np.corrcoef(a, b)[0, 1])
 
 
 def _relative_time(evaluation: Evaluation) -> float | None:
