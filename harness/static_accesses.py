@@ -16,7 +16,6 @@ __all__ = [
     "AccessPlan",
     "BoundAccess",
     "access_plan",
-    "binding_key",
     "bound_accesses",
     "exact_accesses",
 ]
@@ -165,15 +164,6 @@ def exact_accesses(access: Access, node: Any) -> list[Access]:
         key = tuple(tuple(start.coefficients.items()) for start, _ in region)
         found.setdefault(key, Access(access.buffer, region, strides))
     return list(found.values()) or [access]
-
-
-def binding_key(binding: Linear) -> tuple[Any, ...]:
-    """What of a binding matters, the constant apart, as a key of plain tuples.
-
-    The garbage collector leaves tuples of plain values alone, which sets it would visit each time.
-    """
-    terms = tuple(binding.coefficients.items())
-    return terms if binding.exact else (terms, *binding.fuzzy)
 
 
 def bound_accesses(plan: AccessPlan, bindings: tuple[Linear, ...]) -> tuple[BoundAccess, ...]:

@@ -11,31 +11,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
 
 from tirgym.errors import InvalidValueError
 from tirgym.harness.hardware import auto_vector_bits, vector_unit
 from tirgym.harness.program import Program
-from tirgym.harness.static_accesses import (
-    AccessPlan,
-    BoundAccess,
-    access_plan,
-    binding_key,
-    bound_accesses,
-)
+from tirgym.harness.static_block_cost import BlockCost, around_blocks, block_cost
 from tirgym.harness.static_footprint import (
     LINE,
     LINES,
     PAGES,
-    LoopTree,
+    Cache,
+    CallTraffic,
+    PartTraffic,
     Prices,
-    Touched,
-    footprints,
 )
-from tirgym.harness.static_issue import BlockIssue, CoreModel, LoopShape, issue_cycles
-from tirgym.harness.static_private import Private, compacted, private_buffers
+from tirgym.harness.static_issue import CoreModel
+from tirgym.harness.static_private import buffers_of, own_buffers, private_in_part
 from tirgym.harness.target import Target
-from tirgym.harness.tensorir.nest import PARALLEL, UNROLLED, VECTORIZED, Block, LoopNest
+from tirgym.harness.tensorir.nest import PARALLEL, LoopNest, NestPart
 from tirgym.harness.tensorir.program import TensorIRProgram
 
 __all__ = ["BlockCost", "CostParts", "MachineModel", "StaticCostModel", "machine_model"]
@@ -74,6 +67,17 @@ class MachineModel:
     """of one call of an empty kernel"""
     parallel_us: float = 5.0
     """to wake the threads of one parallel loop"""
+    caches: tuple[Cache, Cache, Cache, Cache] = field(init=False, repr=False)
+    """L1, L2, L3 and the TLB, as `CallTraffic` takes them"""
+
+    def __post_init__(self) -> None:
+        caches = (
+            (LINES, self.l1_lines, self.from_l2),
+            (LINES, self.l2_lines, self.from_l3),
+            (LINES, self.l3_lines, self.from_dram),
+            (PAGES, self.tlb_pages, self.look_up),
+        )
+        object.__setattr__(self, "caches", caches)
 
 
 @lru_cache(maxsize=32)
@@ -91,26 +95,6 @@ def machine_model(target: Target) -> MachineModel:
     return MachineModel(core)
 
 
-class BlockCost(NamedTuple):
-    """One block: its issue cycles, and what it touches at each loop level."""
-
-    cycles: float
-    """issue cycles of all threads"""
-    busiest: float
-    """issue cycles of the busiest thread"""
-    registers: float
-    """vector registers that hold reused values"""
-    touched: Touched
-    issue: BlockIssue
-    """what `cycles` is made of"""
-    plan: AccessPlan
-    predicated: bool
-    loops: tuple[LoopShape, ...]
-    """innermost first"""
-    accesses: tuple[BoundAccess, ...]
-    """reads, then writes"""
-
-
 @dataclass(frozen=True, slots=True)
 class CostParts:
     """What a prediction is made of; cycles of one thread."""
@@ -125,19 +109,63 @@ class CostParts:
     total_us: float
 
 
+class PartCost:
+    """What one part of a nest costs on one target; kept with the part."""
+
+    __slots__ = (
+        "blocks",
+        "busiest",
+        "cycles",
+        "launches",
+        "loops",
+        "own",
+        "registers",
+        "target",
+        "traffic",
+    )
+
+    def __init__(self, part: NestPart, own: tuple[int, ...], target: Target) -> None:
+        """`own` are the intermediate buffers that no other part accesses."""
+        core = machine_model(target).core
+        private = private_in_part(part, own)
+        self.target, self.own = target, own
+        self.blocks = tuple(
+            [
+                block_cost(
+                    place,
+                    around,
+                    tuple([(b, private[b]) for b in buffers_of(place) if b in private]),
+                    core,
+                    target,
+                )
+                for place, around in zip(part.blocks, around_blocks(part), strict=True)
+            ]
+        )
+        self.cycles = sum([cost.cycles for cost in self.blocks])
+        self.busiest = sum([cost.busiest for cost in self.blocks])
+        self.registers = max([cost.registers for cost in self.blocks], default=0.0)
+        self.loops = len(part.extents)
+        self.launches = part.shape.kinds.count(PARALLEL)
+        self.traffic = PartTraffic(part, tuple([cost.touched for cost in self.blocks]))
+
+
+def part_costs(nest: LoopNest, target: Target) -> list[PartCost]:
+    """The costs of the parts of a nest, in order."""
+    found = []
+    for entry, own in zip(nest.parts, own_buffers(nest), strict=True):
+        cost = entry.part.cost
+        if cost is None or cost.own != own or not (cost.target is target or cost.target == target):
+            cost = entry.part.cost = PartCost(entry.part, own, target)
+        found.append(cost)
+    return found
+
+
 class StaticCostModel:
-    """Deterministic analytic cost; a `CostModel`. About 0.1 ms a program that shares blocks with
+    """Deterministic analytic cost; a `CostModel`. About 0.1 ms a program that shares parts with
     programs seen before.
 
     Raises InvalidValueError for a program in another dialect than TensorIR.
     """
-
-    def __init__(self, limit: int = 1 << 11) -> None:
-        self._limit = limit
-        self._costs: dict[Any, tuple[Any, BlockCost]] = {}
-        self._alike: dict[Any, tuple[AccessPlan, BlockCost]] = {}
-        self._bound: dict[int, tuple[Any, tuple[BoundAccess, ...]]] = {}
-        self._target: Target | None = None
 
     def predict_us(self, program: Program) -> float:
         """Predicted time of one call in µs, finite and positive; a pure function of the program."""
@@ -151,152 +179,25 @@ class StaticCostModel:
         """The prediction with what it is made of, and each block's part in order."""
         if not isinstance(program, TensorIRProgram):
             raise InvalidValueError("dialect of the static cost model", program.dialect, "tensorir")
-        nest = program.nest
         model = machine_model(program.target)
-        if program.target != self._target:
-            self._target = program.target
-            self._costs.clear()
-            self._alike.clear()
-        costs = self._block_costs(nest, model, program.target)
+        costs = part_costs(program.nest, program.target)
         serial = sum([cost.cycles for cost in costs])
         issue = sum([cost.busiest for cost in costs])
-        tree = LoopTree(nest, [cost.touched for cost in costs])
-        l1, from_l2 = tree.traffic((0, LINES, model.l1_lines, model.from_l2))
+        order = [cost for cost in costs if cost.loops] + [cost for cost in costs if not cost.loops]
+        traffic = CallTraffic([cost.traffic for cost in order])
+        l1_cache, l2_cache, l3_cache, tlb = model.caches
+        l1, from_l2 = traffic.of(l1_cache)
         l2, from_l3 = l3, from_dram = 0.0, 0.0
         if l1:
-            l2, from_l3 = tree.traffic((1, LINES, model.l2_lines, model.from_l3))
+            l2, from_l3 = traffic.of(l2_cache)
         if l2:
-            l3, from_dram = tree.traffic((2, LINES, model.l3_lines, model.from_dram))
-        _, look_ups = tree.traffic((3, PAGES, model.tlb_pages, model.look_up))
+            l3, from_dram = traffic.of(l3_cache)
+        _, look_ups = traffic.of(tlb)
         memory = from_l2 + from_l3 + from_dram + look_ups
         memory *= issue / serial if serial else 1.0
         cycles = max(issue, memory) + model.overlap * min(issue, memory)
-        launches = sum([loop.kind == PARALLEL for loop in nest.loops])
+        launches = sum([cost.launches for cost in costs])
         total = cycles / (model.ghz * 1e3) + model.call_us + launches * model.parallel_us
         held = max([cost.registers for cost in costs], default=0.0)
-        return CostParts(issue, memory, l1, l2, l3, held, total), costs
-
-    def _block_costs(self, nest: LoopNest, model: MachineModel, target: Target) -> list[BlockCost]:
-        """The cost of each block; cached by block realization and the loops around it."""
-        loops = nest.loops
-        shapes = [
-            (loop.var, max(1, loop.extent), loop.kind, len(loop.blocks) == 1) for loop in loops
-        ]
-        limits = {loop.index: _pragma_limit(loop.node) for loop in loops if loop.annotated}
-        private = self._private(nest)
-        costs = []
-        for block in nest.blocks:
-            chain = block.chain
-            around = tuple([shapes[i] for i in chain[::-1]])
-            if limits:
-                limit = max([limits.get(i, 0) for i in chain], default=0)
-                around = _unrolled(around, limit) if limit else around
-            realize = block.placement.realize
-            own = tuple([(b, private[b]) for b in _buffers(block) if b in private])
-            key = (hash(realize), around, own)
-            hit = self._costs.get(key)
-            if hit is None:
-                if len(self._costs) >= self._limit:
-                    self._costs.clear()
-                # the node stays alive, so its handle stays its own
-                made = self._block_cost(block, around, own, model, target)
-                hit = self._costs[key] = realize, made
-            costs.append(hit[1])
-        return costs
-
-    def _private(self, nest: LoopNest) -> dict[int, Private]:
-        """Intermediate buffers that belong to one iteration of the loops around."""
-        return private_buffers(nest, {b.index: self._accesses(b) for b in nest.blocks})
-
-    def _accesses(self, block: Block) -> tuple[BoundAccess, ...]:
-        """Those of a block in terms of the loops around it; cached like its cost."""
-        realize = block.realize
-        hit = self._bound.get(hash(realize))
-        if hit is None:
-            if len(self._bound) >= self._limit:
-                self._bound.clear()
-            made = bound_accesses(access_plan(block.facts), block.bindings)
-            hit = self._bound[hash(realize)] = realize, made
-        return hit[1]
-
-    def _block_cost(
-        self,
-        block: Block,
-        around: tuple[_Shape, ...],
-        private: tuple[tuple[int, Private], ...],
-        model: MachineModel,
-        target: Target,
-    ) -> BlockCost:
-        """The parts that depend on one block and the loops around it.
-
-        Shared between blocks that do the same, since TVM makes new nodes for many that stay as they
-        were.
-        """
-        plan = access_plan(block.facts)
-        key = (id(plan), block.has_predicate, around, private, *map(binding_key, block.bindings))
-        hit = self._alike.get(key)
-        if hit is not None:
-            return hit[1]
-        shapes = [LoopShape(*shape) for shape in around]
-        accesses = self._accesses(block)
-        if private:
-            accesses = compacted(accesses, tuple([s[0] for s in around[::-1]]), dict(private))
-        issue = issue_cycles(
-            shapes, accesses, plan.ops, plan.has_init, block.has_predicate, model.core
-        )
-        touched = footprints(accesses, [(shape[0], shape[1]) for shape in around])
-        made = BlockCost(
-            cycles=issue.cycles,
-            busiest=issue.cycles / _speedup(around, target),
-            registers=issue.registers,
-            touched=touched,
-            issue=issue,
-            plan=plan,
-            predicated=block.has_predicate,
-            loops=tuple(shapes),
-            accesses=accesses,
-        )
-        if len(self._alike) >= self._limit:
-            self._alike.clear()
-        self._alike[key] = plan, made  # the plan stays alive, so its identity stays its own
-        return made
-
-
-_Shape = tuple[int, int, int, bool]
-"""The fields of a `LoopShape`."""
-
-
-def _buffers(block: Block) -> list[int]:
-    """Handles of the buffers that a block accesses, each once."""
-    facts = block.facts
-    return list(dict.fromkeys([a.buffer.handle for a in (*facts.reads, *facts.writes)]))
-
-
-def _unrolled(around: tuple[_Shape, ...], limit: int) -> tuple[_Shape, ...]:
-    """The loops `around` a block, innermost first; what a pragma unrolls is UNROLLED.
-
-    TVM unrolls below the pragma while the product of the extents stays within its `limit`.
-    """
-    shapes = list(around)
-    steps = 1
-    for i, (variable, extent, kind, alone) in enumerate(around):
-        if kind == VECTORIZED:
-            continue
-        steps *= extent
-        if steps > limit or kind == PARALLEL:
-            break
-        shapes[i] = variable, extent, UNROLLED, alone
-    return tuple(shapes)
-
-
-def _pragma_limit(loop: Any) -> int:
-    """The limit of the unroll pragma on a loop, 0 without one."""
-    return int(loop.annotations.get("pragma_auto_unroll_max_step", 0))
-
-
-def _speedup(around: tuple[_Shape, ...], target: Target) -> float:
-    """How many threads share the iterations of a block, with the last round's idle ones."""
-    for _, extent, kind, _ in reversed(around):
-        if kind == PARALLEL:
-            return extent / -(-extent // target.num_threads)
-    return 1.0
+        blocks = [block for cost in costs for block in cost.blocks]
+        return CostParts(issue, memory, l1, l2, l3, held, total), blocks

@@ -9,15 +9,17 @@ blocked algorithms, ASPLOS 1991). Conflict misses are left out.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from tirgym.harness.static_accesses import BoundAccess
-from tirgym.harness.tensorir.nest import LoopNest
+from tirgym.harness.tensorir.nest import LoopNest, NestPart
 
 __all__ = [
     "LINE",
+    "CallTraffic",
     "Footprint",
-    "LoopTree",
+    "PartTraffic",
     "Prices",
     "Touched",
     "fitting_lines",
@@ -38,8 +40,8 @@ Footprint = dict[int, Box]
 """What is touched inside one loop, by buffer handle."""
 LINES, PAGES = 0, 1
 """Places in a box, and kinds of traffic."""
-Cache = tuple[int, int, float, "Prices"]
-"""Number, LINES or PAGES, capacity, and what an entry costs."""
+Cache = tuple[int, float, "Prices"]
+"""LINES or PAGES, capacity, and what an entry costs."""
 
 
 class Touched(NamedTuple):
@@ -48,17 +50,16 @@ class Touched(NamedTuple):
     Entry 0 is the block alone, entry i the i innermost loops.
     """
 
-    levels: tuple[Footprint, ...]
+    buffers: tuple[int, ...]
+    """handles"""
+    levels: tuple[tuple[Box, ...], ...]
+    """a box for each of `buffers`; plain tuples, which the garbage collector leaves alone"""
     totals: tuple[tuple[float, ...], tuple[float, ...]]
     """lines and pages of each level, buffers together"""
     extents: tuple[int, ...]
     """of the loops, innermost first"""
     writes: tuple[int, ...]
     """handles of the buffers that are written"""
-    reads: tuple[int, ...]
-    """and of those that are only read"""
-    traffic: dict[tuple[int, int, tuple[bool, ...]], tuple[float, float]]
-    """filled by `LoopTree`: by cache, level, and which of `reads` other blocks write"""
 
 
 def footprints(accesses: tuple[BoundAccess, ...], loops: list[tuple[int, int]]) -> Touched:
@@ -67,8 +68,6 @@ def footprints(accesses: tuple[BoundAccess, ...], loops: list[tuple[int, int]]) 
     `loops` are (variable handle, extent), innermost first. An element range is its span, but no
     more than the iterations over it.
     """
-    writes = tuple(dict.fromkeys([a.buffer for a in accesses if a.write]))
-    reads = tuple(dict.fromkeys([a.buffer for a in accesses if a.buffer not in writes]))
     distinct: list[BoundAccess] = []
     for access in accesses:
         for other in distinct:
@@ -80,51 +79,51 @@ def footprints(accesses: tuple[BoundAccess, ...], loops: list[tuple[int, int]]) 
     spans = [[float(extent) for extent, _ in access.dims] for access in distinct]
     counts = [list(each) for each in spans]
     boxes = [_box(access.steps, each) for access, each in zip(distinct, counts, strict=True)]
-    last = _by_buffer(distinct, boxes)
-    levels = [last]
-    lines = [_total(last, LINES)]
-    pages = [_total(last, PAGES)]
+    buffers = tuple(dict.fromkeys([access.buffer for access in distinct]))
+    owners = [buffers.index(access.buffer) for access in distinct]
+    simple = len(buffers) == len(distinct)
+    level = tuple(boxes) if simple else _largest(owners, boxes, len(buffers))
+    levels = [level]
+    lines = [sum([box[LINES] for box in level])]
+    pages = [sum([box[PAGES] for box in level])]
     for variable, extent in loops:
         changed = False
-        if extent > 1:
-            for i, access in enumerate(distinct):
-                moves = access.moves.get(variable)
-                if moves is not None:
-                    span, count, dims = spans[i], counts[i], access.dims
-                    for d, step in moves:
-                        reached = span[d] + step * (extent - 1)
-                        if reached > dims[d][1]:
-                            reached = float(dims[d][1])
-                        span[d] = reached
-                        count[d] = min(reached, count[d] * extent)
-                    boxes[i] = _box(access.steps, count)
-                    changed = True
+        for i, access in enumerate(distinct) if extent > 1 else ():
+            moves = access.moves.get(variable)
+            if moves is not None:
+                span, count, dims = spans[i], counts[i], access.dims
+                for d, step in moves:
+                    reached = span[d] + step * (extent - 1)
+                    if reached > dims[d][1]:
+                        reached = float(dims[d][1])
+                    span[d] = reached
+                    count[d] = min(reached, count[d] * extent)
+                boxes[i] = _box(access.steps, count)
+                changed = True
         if changed:
-            last = _by_buffer(distinct, boxes)
-            lines.append(_total(last, LINES))
-            pages.append(_total(last, PAGES))
+            level = tuple(boxes) if simple else _largest(owners, boxes, len(buffers))
+            lines.append(sum([box[LINES] for box in level]))
+            pages.append(sum([box[PAGES] for box in level]))
         else:
             lines.append(lines[-1])
             pages.append(pages[-1])
-        levels.append(last)
-    extents = tuple([extent for _, extent in loops])
-    return Touched(tuple(levels), (tuple(lines), tuple(pages)), extents, writes, reads, {})
+        levels.append(level)
+    return Touched(
+        buffers,
+        tuple(levels),
+        (tuple(lines), tuple(pages)),
+        tuple([extent for _, extent in loops]),
+        tuple(dict.fromkeys([access.buffer for access in accesses if access.write])),
+    )
 
 
-def _total(boxes: Footprint, kind: int) -> float:
-    """Lines or pages of all buffers together."""
-    return sum([box[kind] for box in boxes.values()])
-
-
-def _by_buffer(accesses: list[BoundAccess], boxes: list[Box]) -> Footprint:
-    """The largest box of each buffer."""
-    found: Footprint = {}
-    for i, box in enumerate(boxes):
-        buffer = accesses[i].buffer
-        before = found.get(buffer)
-        if before is None or box[0] > before[0]:
-            found[buffer] = box
-    return found
+def _largest(owners: list[int], boxes: list[Box], buffers: int) -> tuple[Box, ...]:
+    """The largest box of each buffer; `owners` are the buffers of `boxes`."""
+    found: list[Box] = [(-1.0, 0.0, 0.0)] * buffers
+    for owner, box in zip(owners, boxes, strict=True):
+        if box[LINES] > found[owner][LINES]:
+            found[owner] = box
+    return tuple(found)
 
 
 def _box(strides: tuple[float, ...], counts: list[float]) -> Box:
@@ -165,125 +164,143 @@ class Prices(NamedTuple):
     scattered_write: float
 
 
-_NOTHING: Footprint = {}
-
-
-class LoopTree:
-    """The root and the loops that hold several blocks, with what each touches.
+class PartTraffic:
+    """What one part of a nest touches, and what it moves when that does not fit a cache.
 
     A loop around one block alone is that block's level: all that it adds is in `Touched`.
     """
 
-    __slots__ = ("blocks", "children", "extents", "foreign", "totals", "touched", "writes")
+    __slots__ = ("_moved", "_several", "blocks", "boxes", "buffers", "totals")
 
-    def __init__(self, nest: LoopNest, blocks: list[Touched]) -> None:
-        """`blocks[b]` is what block b touches."""
+    def __init__(self, part: NestPart, blocks: tuple[Touched, ...]) -> None:
+        """`blocks[b]` is what block b of the part touches."""
         self.blocks = blocks
-        self.extents = {-1: 1}
-        self.touched: dict[int, Footprint] = {-1: {}}
-        self.children: dict[int, list[tuple[int, int]]] = {-1: []}
-        """(loop, -1) for a loop with several blocks, (block, level) for what holds one; loops,
-        then blocks that stand alone"""
-        touched, children = self.touched, self.children
-        for loop in nest.loops:
-            below = loop.blocks
-            if len(below) > 1:
-                children[loop.parent].append((loop.index, -1))
-                children[loop.index] = []
-                touched[loop.index] = {}
-                self.extents[loop.index] = max(1, loop.extent)
-            elif below and loop.parent in children:
-                level = len(nest.blocks[below[0]].chain) - len(loop.chain) + 1
-                children[loop.parent].append((below[0], level))
-        for block, mine in zip(nest.blocks, blocks, strict=True):
-            chain, levels = block.chain, mine.levels
-            _join(touched[-1], levels[-1])
-            for place, node in enumerate(chain):
-                if node not in touched:
-                    break
-                _join(touched[node], levels[len(chain) - place])
-            else:
-                children[chain[-1] if chain else -1].append((block.index, 0))
-        self.writes = {buffer for mine in blocks for buffer in mine.writes}
-        self.foreign = [tuple([b in self.writes for b in mine.reads]) for mine in blocks]
-        self.totals = [
-            {node: _total(boxes, kind) for node, boxes in touched.items()}
-            for kind in (LINES, PAGES)
-        ]
+        self._several = _SharedLoops(part, blocks) if len(blocks) != 1 else None
+        if self._several is None:
+            self.buffers, self.boxes = blocks[0].buffers, blocks[0].levels[-1]
+            self.totals = (blocks[0].totals[LINES][-1], blocks[0].totals[PAGES][-1])
+        else:
+            top = self._several.boxes[-1]
+            self.buffers, self.boxes = tuple(top), tuple(top.values())
+            self.totals = (_total(top, LINES), _total(top, PAGES))
+        self._moved: dict[tuple[Cache, tuple[bool, ...]], tuple[float, float]] = {}
 
-    def traffic(self, cache: Cache) -> tuple[float, float]:
-        """Lines (pages) that enter a cache in a call that finds it warm, and their cycles."""
-        _, kind, capacity, prices = cache
-        totals = self.totals[kind]
-        share = min(1.0, (totals[-1] / capacity - SOFT[0]) / (SOFT[1] - SOFT[0]))
-        if share <= 0.0:
-            return 0.0, 0.0
-        total = cycles = 0.0
-        todo = [(-1, share)]
-        while todo:
-            node, times = todo.pop()
-            inner = times * self.extents[node]
-            here = self.touched[node]
-            before = _NOTHING
-            for child, level in self.children[node]:
-                if level < 0:
-                    if totals[child] > capacity:
-                        todo.append((child, inner))
-                        before = _NOTHING
-                        continue
-                    below = self.touched[child]
-                else:
-                    mine = self.blocks[child]
-                    if level and mine.totals[kind][level] > capacity:
-                        more, their_cycles = self._alone(mine, child, level, cache)
-                        total += inner * more
-                        cycles += inner * their_cycles
-                        before = _NOTHING
-                        continue
-                    below = mine.levels[level]
-                # what one iteration leaves behind serves the next, so that all iterations together
-                # load the footprint of the node once
-                more, their_cycles = _load(below, before, here, kind, prices, self.writes)
-                total += times * more
-                cycles += times * their_cycles
-                before = below
-        return total, cycles
-
-    def _alone(self, mine: Touched, block: int, level: int, cache: Cache) -> tuple[float, float]:
-        """Traffic of one execution of a loop whose footprint does not fit, around one block."""
-        number, kind, capacity, prices = cache
-        key = (number, level, self.foreign[block])
-        found = mine.traffic.get(key)
+    def moved(self, cache: Cache, writes: Container[int]) -> tuple[float, float]:
+        """Lines (pages) that enter the cache, and their cycles, in one execution of the part, which
+        does not fit; `writes` are the buffers that any part writes."""
+        key = (cache, tuple([buffer in writes for buffer in self.buffers]))
+        found = self._moved.get(key)
         if found is None:
-            totals, times = mine.totals[kind], 1.0
-            while level > 1 and totals[level - 1] > capacity:
-                times *= mine.extents[level - 1]
-                level -= 1
-            below, here = mine.levels[level - 1], mine.levels[level]
-            lines, cycles = _load(below, _NOTHING, here, kind, prices, self.writes)
-            found = mine.traffic[key] = times * lines, times * cycles
+            if self._several is None:
+                block = self.blocks[0]
+                found = _alone(block, len(block.extents), cache, writes)
+            else:
+                found = self._several.moved(cache, writes)
+            self._moved[key] = found
         return found
 
 
-def _join(into: Footprint, other: Footprint) -> None:
+class _SharedLoops:
+    """The loops of a part that hold several blocks, with what each touches; -1 is the whole part."""
+
+    def __init__(self, part: NestPart, blocks: tuple[Touched, ...]) -> None:
+        self.blocks, self.extents = blocks, part.extents
+        self.boxes: dict[int, Footprint] = {-1: {}}
+        self.children: dict[int, list[tuple[int, int]]] = {-1: []}
+        """(loop, -1) for another such loop, (block, level) for what holds one block; loops, then
+        blocks that stand alone"""
+        shape, boxes, children = part.shape, self.boxes, self.children
+        for loop, parent in enumerate(shape.parents):
+            first, count = shape.firsts[loop], shape.stops[loop] - shape.firsts[loop]
+            if count > 1:
+                children[parent].append((loop, -1))
+                children[loop], boxes[loop] = [], {}
+            elif count and parent in children:
+                chain = shape.block_chains[first]
+                children[parent].append((first, len(chain) - chain.index(loop)))
+        for index, (mine, chain) in enumerate(zip(blocks, shape.block_chains, strict=True)):
+            _join(boxes[-1], mine.buffers, mine.levels[-1])
+            for place, loop in enumerate(chain):
+                if loop not in boxes:
+                    break
+                _join(boxes[loop], mine.buffers, mine.levels[len(chain) - place])
+            else:
+                children[chain[-1] if chain else -1].append((index, 0))
+
+    def moved(self, cache: Cache, writes: Container[int]) -> tuple[float, float]:
+        """Traffic of one execution of the part."""
+        kind, capacity, prices = cache
+        total = cycles = 0.0
+        todo = [(-1, 1.0)]
+        while todo:
+            node, times = todo.pop()
+            inner = times * max(1, self.extents[node] if node >= 0 else 1)
+            here = self.boxes[node]
+            before: tuple[int, ...] = ()
+            for child, level in self.children[node]:
+                if level < 0:
+                    if _total(self.boxes[child], kind) > capacity:
+                        todo.append((child, inner))
+                        before = ()
+                        continue
+                    buffers = tuple(self.boxes[child])
+                    boxes = tuple(self.boxes[child].values())
+                else:
+                    mine = self.blocks[child]
+                    if level and mine.totals[kind][level] > capacity:
+                        more, their_cycles = _alone(mine, level, cache, writes)
+                        total += inner * more
+                        cycles += inner * their_cycles
+                        before = ()
+                        continue
+                    buffers, boxes = mine.buffers, mine.levels[level]
+                # what one iteration leaves behind serves the next, so that all iterations together
+                # load the footprint of the node once
+                more, their_cycles = _load(buffers, boxes, before, here, kind, prices, writes)
+                total += times * more
+                cycles += times * their_cycles
+                before = buffers
+        return total, cycles
+
+
+def _alone(mine: Touched, level: int, cache: Cache, writes: Container[int]) -> tuple[float, float]:
+    """Traffic of one execution of a loop whose footprint does not fit, around one block."""
+    kind, capacity, prices = cache
+    totals, times = mine.totals[kind], 1.0
+    while level > 1 and totals[level - 1] > capacity:
+        times *= mine.extents[level - 1]
+        level -= 1
+    here = dict(zip(mine.buffers, mine.levels[level], strict=True))
+    below = mine.levels[level - 1]
+    lines, cycles = _load(mine.buffers, below, (), here, kind, prices, writes)
+    return times * lines, times * cycles
+
+
+def _total(boxes: Footprint, kind: int) -> float:
+    """Lines or pages of all buffers together."""
+    return sum([box[kind] for box in boxes.values()])
+
+
+def _join(into: Footprint, buffers: tuple[int, ...], boxes: tuple[Box, ...]) -> None:
     """Add what another block touches; shared buffers count once."""
-    for buffer, box in other.items():
+    for buffer, box in zip(buffers, boxes, strict=True):
         before = into.get(buffer)
-        if before is None or box[0] > before[0]:
+        if before is None or box[LINES] > before[LINES]:
             into[buffer] = box
 
 
 def _load(
-    below: Footprint,
-    before: Footprint,
+    buffers: tuple[int, ...],
+    boxes: tuple[Box, ...],
+    before: tuple[int, ...],
     here: Footprint,
     kind: int,
     prices: Prices,
-    writes: set[int],
+    writes: Container[int],
 ) -> tuple[float, float]:
-    """Lines or pages of `here` that `below` needs and `before` did not leave, and their cycles."""
+    """Lines or pages of `here` that `boxes` need and `before` did not leave, and their cycles."""
     total = cycles = 0.0
-    for buffer, box in below.items():
+    for buffer, box in zip(buffers, boxes, strict=True):
         if buffer not in before:
             count = here[buffer][kind]
             total += count
@@ -294,19 +311,62 @@ def _load(
     return total, cycles
 
 
+class CallTraffic:
+    """What one call of a program moves between its caches."""
+
+    def __init__(self, parts: Iterable[PartTraffic]) -> None:
+        """`parts`: loops, then blocks that stand alone."""
+        self.parts = list(parts)
+        self.writes: Container[int] = {
+            buffer for part in self.parts for block in part.blocks for buffer in block.writes
+        }
+        """buffers whose lines have to go back"""
+        here: Footprint = {}
+        for part in self.parts:
+            _join(here, part.buffers, part.boxes)
+        self._here = here
+        self._totals = (_total(here, LINES), _total(here, PAGES))
+
+    def of(self, cache: Cache) -> tuple[float, float]:
+        """Lines (pages) that enter a cache in a call that finds it warm, and their cycles."""
+        kind, capacity, prices = cache
+        share = min(1.0, (self._totals[kind] / capacity - SOFT[0]) / (SOFT[1] - SOFT[0]))
+        if share <= 0.0:
+            return 0.0, 0.0
+        here, writes = self._here, self.writes
+        total = cycles = 0.0
+        before: tuple[int, ...] = ()
+        for part in self.parts:
+            if part.totals[kind] > capacity:
+                more, their_cycles = part.moved(cache, writes)
+                before = ()
+            else:
+                buffers = part.buffers
+                more, their_cycles = _load(buffers, part.boxes, before, here, kind, prices, writes)
+                before = buffers
+            total += share * more
+            cycles += share * their_cycles
+        return total, cycles
+
+
 _WRITTEN = Prices(0.0, 1.0, 0.0, 0.0)
 
 
 def lines_by_buffer(nest: LoopNest, blocks: list[Touched], capacity: float) -> dict[int, float]:
     """Lines of each buffer (by handle) that enter a cache of `capacity` lines in one warm call.
 
-    They add up to what `LoopTree.traffic` says. Slower than that: one pass for each buffer.
+    They add up to what `CallTraffic` says. Slower than that: one pass for each buffer.
     """
+    traffic = CallTraffic(
+        [
+            PartTraffic(entry.part, tuple(blocks[entry.block : entry.block + len(entry.blocks)]))
+            for entry in sorted(nest.parts, key=lambda entry: not entry.part.extents)
+        ]
+    )
     found: dict[int, float] = {}
-    for buffer in dict.fromkeys([b for mine in blocks for b in (*mine.reads, *mine.writes)]):
-        tree = LoopTree(nest, [mine._replace(traffic={}) for mine in blocks])
-        tree.writes = {buffer}  # so that the price of written lines counts those of this buffer
-        found[buffer] = tree.traffic((0, LINES, capacity, _WRITTEN))[1]
+    for buffer in dict.fromkeys([buffer for mine in blocks for buffer in mine.buffers]):
+        traffic.writes = {buffer}  # so that the price of written lines counts those of this buffer
+        found[buffer] = traffic.of((LINES, capacity, _WRITTEN))[1]
     return found
 
 

@@ -8,13 +8,21 @@ iteration stays in the first cache, and the lanes of partial sums are neighbours
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from tirgym.harness.static_accesses import BoundAccess
-from tirgym.harness.tensorir.nest import LoopNest, items
+from tirgym.harness.static_accesses import BoundAccess, access_plan, bound_accesses
+from tirgym.harness.tensorir.block_view import block_view
+from tirgym.harness.tensorir.nest import LoopNest, NestPart, Placement
 
-__all__ = ["Private", "compacted", "private_buffers"]
+__all__ = [
+    "Private",
+    "buffers_of",
+    "compacted",
+    "own_buffers",
+    "private_buffers",
+    "private_in_part",
+]
 
 
 class Private(NamedTuple):
@@ -26,48 +34,75 @@ class Private(NamedTuple):
     """of the part"""
 
 
-def _depths(nest: LoopNest) -> dict[int, int]:
-    """By handle of an intermediate buffer: loops around all blocks that access it, if there are any."""
+def buffers_of(place: Placement) -> tuple[int, ...]:
+    """Handles of the buffers that a block accesses, each once."""
+    view = block_view(place)
+    return tuple(dict.fromkeys(view.reads + view.writes))
+
+
+def own_buffers(nest: LoopNest) -> list[tuple[int, ...]]:
+    """For each part of `nest` the intermediate buffers that it alone accesses."""
+    users: dict[int, int] = {}
+    accessed = [_accessed(entry.part) for entry in nest.parts]
+    for buffers in accessed:
+        for buffer in buffers:
+            users[buffer] = users.get(buffer, 0) + 1
+    inner = nest.intermediates
+    return [tuple([b for b in found if users[b] == 1 and b in inner]) for found in accessed]
+
+
+def _accessed(part: NestPart) -> tuple[int, ...]:
+    """Handles of the buffers that a part accesses, each once; kept with the part."""
+    if part.buffers is None:
+        part.buffers = tuple(
+            dict.fromkeys([buffer for place in part.blocks for buffer in buffers_of(place)])
+        )
+    return part.buffers
+
+
+def private_in_part(part: NestPart, own: Collection[int]) -> dict[int, Private]:
+    """The private buffers of a part by handle; `own` are its `own_buffers`."""
     common: dict[int, tuple[int, ...]] = {}
-    for block in nest.blocks:
-        for access in (*block.facts.reads, *block.facts.writes):
-            buffer, chain = access.buffer.handle, block.chain
-            before = common.get(buffer)
-            if before is not None and before != chain:
-                depth = 0
-                for one, other in zip(before, chain, strict=False):
-                    if one != other:
-                        break
-                    depth += 1
-                chain = chain[:depth]
-            common[buffer] = chain
-    own = {hash(buffer) for buffer in items(nest.root.alloc_buffers)}
-    return {buffer: len(chain) for buffer, chain in common.items() if chain and buffer in own}
-
-
-def private_buffers(
-    nest: LoopNest, accesses: Mapping[int, tuple[BoundAccess, ...]]
-) -> dict[int, Private]:
-    """The private buffers of `nest` by handle.
-
-    `accesses` by block number; a block that accesses no intermediate buffer may be missing.
-    """
-    depths = _depths(nest)
+    chains = part.shape.block_chains
+    for place, chain in zip(part.blocks, chains, strict=True) if own else ():
+        for buffer in buffers_of(place):
+            if buffer in own:
+                common[buffer] = _shared_start(common.get(buffer, chain), chain)
+    depths = {buffer: len(chain) for buffer, chain in common.items() if chain}
     shapes: dict[int, list[int]] = {}
-    for block in nest.blocks if depths else ():
-        for access in accesses.get(block.index, ()):
+    for place, chain in zip(part.blocks, chains, strict=True) if depths else ():
+        if depths.keys().isdisjoint(buffers_of(place)):
+            continue
+        for access in bound_accesses(access_plan(place.facts), place.bindings):
             depth = depths.get(access.buffer, 0)
             if not depth:
                 continue
             spans = [float(extent) for extent, _ in access.dims]
-            for i in block.chain[depth:]:
-                loop = nest.loops[i]
-                for d, step in access.moves.get(loop.var, ()):
-                    spans[d] += step * (max(1, loop.extent) - 1)
+            for i in chain[depth:]:
+                for d, step in access.moves.get(part.variables[i], ()):
+                    spans[d] += step * (max(1, part.extents[i]) - 1)
             found = shapes.setdefault(access.buffer, [1] * len(spans))
             for d, (span, (_, size)) in enumerate(zip(spans, access.dims, strict=True)):
                 found[d] = max(found[d], min(size, int(span)))
     return {buffer: Private(depths[buffer], tuple(shape)) for buffer, shape in shapes.items()}
+
+
+def _shared_start(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """The outer loops that two chains share."""
+    depth = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        depth += 1
+    return one[:depth]
+
+
+def private_buffers(nest: LoopNest) -> dict[int, Private]:
+    """The private buffers of `nest` by handle."""
+    found: dict[int, Private] = {}
+    for entry, own in zip(nest.parts, own_buffers(nest), strict=True):
+        found.update(private_in_part(entry.part, own))
+    return found
 
 
 def compacted(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import tvm.tirx as tx
 from tvm.ir.expr import Call, Expr, TensorLoad
 
-from tirgym.harness.static_accesses import access_plan, binding_key
+from tirgym.harness.static_accesses import access_plan
 from tirgym.harness.static_ops import elements
 from tirgym.harness.tensorir.nest import (
     REDUCE,
@@ -255,7 +255,7 @@ def block_view(place: Placement) -> BlockView:
     """
     if place.notes.shown is None:
         shared = _shared(place.facts)
-        key = (id(shared), place.has_predicate, *map(binding_key, place.bindings))
+        key = (id(shared), place.has_predicate, place.terms)
         found = _VIEWS.entries.get(key)
         place.notes.shown = found or _VIEWS.put_at(key, shared, _make_view(place, shared))
     return place.notes.shown  # type: ignore[no-any-return]

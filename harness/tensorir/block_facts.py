@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tvm.tirx import IntImm
 
-from tirgym.harness.tensorir.linear import Linear, linear
+from tirgym.harness.tensorir.linear import Linear, binding_key, linear
 from tirgym.harness.tensorir.node_cache import NodeCache, array_size, items, map_size
 
 __all__ = ["Access", "BlockFacts", "Buffer", "Placement", "block_facts", "placement"]
@@ -90,6 +90,8 @@ class Placement:
     bindings: tuple[Linear, ...]
     """value of each iterator as a linear form of loop variables"""
     has_predicate: bool
+    terms: tuple[Any, ...]
+    """what of `bindings` matters, constants apart, as a key of plain tuples"""
     notes: PlacementNotes
     """shared by all blocks of the same content and bindings"""
 
@@ -218,8 +220,10 @@ def placement(realize: Any) -> Placement:
     if same is None:
         bindings = tuple([linear(value) for value in items(values)])
         guarded = type(predicate) is not IntImm
-        made = Placement(realize, facts, bindings, guarded, PlacementNotes())
+        terms = tuple([binding_key(binding) for binding in bindings])
+        made = Placement(realize, facts, bindings, guarded, terms, PlacementNotes())
         _SAME_PLACED.put_at(content, realize, made)
     else:
-        made = Placement(realize, facts, same.bindings, same.has_predicate, same.notes)
+        guarded = same.has_predicate
+        made = Placement(realize, facts, same.bindings, guarded, same.terms, same.notes)
     return _PLACED.put(realize, made)  # type: ignore[no-any-return]

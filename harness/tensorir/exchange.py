@@ -10,18 +10,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from tirgym.harness.tensorir.block_view import BlockView
-from tirgym.harness.tensorir.nest import Placement
+from tirgym.harness.tensorir.nest import SPATIAL, BlockFacts, Placement
 from tirgym.harness.tensorir.node_cache import NodeCache
 
 __all__ = ["Exchange", "exchange_of"]
 
 Blocks = tuple[int, ...]
+Needs = tuple[tuple[int, int, tuple[tuple[int, float], ...]], ...]
+"""Iterators of a producer by which it writes, each with the extent of the index by which it is read,
+and the iterators of the consumer in that index with their coefficients (absolute)."""
 
 
 class Exchange:
     """Sets of blocks are bit sets; one record for all programs of the same blocks in this order."""
 
     __slots__ = (
+        "_needs",
+        "_read_by",
         "complete",
         "consumers",
         "makers",
@@ -67,9 +72,30 @@ class Exchange:
         self.stored = tuple([self._stored(place, views) for place in placed])
         """for each block: its first written buffer, with its shape (handle -1: none), whether an
         accessor of it is an intrinsic, and whether one has a falling index into it"""
+        self._needs: dict[tuple[int, int], Needs] = {}
+        self._read_by: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
         self.scheme: Any = None
         self.rows: Any = None
         """filled by `row_plans`, for one vocabulary"""
+
+    def needs(self, placed: Sequence[Placement], block: int, consumer: int) -> Needs:
+        """What `consumer` reads of `block`; `placed` are the blocks."""
+        found = self._needs.get((block, consumer))
+        if found is None:
+            found = _needs(placed[block].facts, placed[consumer].facts)
+            self._needs[block, consumer] = found
+        return found
+
+    def read_by(
+        self, placed: Sequence[Placement], views: Sequence[BlockView], block: int, producer: int
+    ) -> tuple[tuple[int, int], ...]:
+        """Iterators of `block` with the spatial iterator of `producer` that each reads, -1 if none."""
+        found = self._read_by.get((block, producer))
+        if found is None:
+            plain = views[producer].plain_write or ()
+            found = _read_by(placed[block].facts, placed[producer].facts, plain)
+            self._read_by[block, producer] = found
+        return found
 
     def _read_sets(self, views: Sequence[BlockView], intermediates: frozenset[int]) -> None:
         outputs = makers = complete = overwritten = 0
@@ -106,6 +132,37 @@ class Exchange:
             opaque = opaque or views[i].intrinsic
             falling = falling or handle in views[i].mirrored
         return handle, buffer.shape, opaque, falling
+
+
+def _needs(producer: BlockFacts, consumer: BlockFacts) -> Needs:
+    found = []
+    for write in producer.writes:
+        for read in consumer.reads:
+            if read.buffer.handle != write.buffer.handle:
+                continue
+            for (start, extent), (target, _) in zip(read.region, write.region, strict=True):
+                if len(target.coefficients) == 1:
+                    (handle,) = target.coefficients
+                    terms = tuple([(v, abs(c)) for v, c in start.coefficients.items()])
+                    found.append((handle, max(extent, 1), terms))
+    return tuple(found)
+
+
+def _read_by(
+    consumer: BlockFacts, producer: BlockFacts, plain: tuple[int, ...]
+) -> tuple[tuple[int, int], ...]:
+    written = producer.writes[0].buffer.handle
+    spatial = [k for k, kind in enumerate(producer.iter_types) if kind == SPATIAL]
+    numbers = {k: number for number, k in enumerate(spatial)}
+    found = []
+    for read in consumer.reads:
+        if read.buffer.handle != written:
+            continue
+        for (start, _), position in zip(read.region, plain, strict=True):
+            if position >= 0 and start.coefficients:
+                (handle,) = start.coefficients
+                found.append((handle, numbers.get(position, -1)))
+    return tuple(found)
 
 
 def _others(buffers: tuple[int, ...], users: dict[int, Blocks], index: int) -> Blocks:

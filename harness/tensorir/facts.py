@@ -16,9 +16,8 @@ from tvm.s_tir.schedule import _ffi_api as ffi
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.block_view import BlockView
 from tirgym.harness.tensorir.exchange import exchange_of
-from tirgym.harness.tensorir.loop_facts import LoopFacts, PartFacts, bits, cached_flags, part_facts
+from tirgym.harness.tensorir.loop_facts import LoopFacts, PartFacts, bits, cached_flag, part_facts
 from tirgym.harness.tensorir.nest import Linear, Loop, LoopNest, Placement
-from tirgym.harness.tensorir.node_cache import NodeCache, items
 from tirgym.harness.transforms.tensorize import INTRINSICS
 
 __all__ = ["Facts", "LoopFacts", "bits", "span"]
@@ -51,20 +50,6 @@ def cpu_features(target: Target) -> frozenset[str]:
     )
 
 
-_INTERMEDIATES = NodeCache(1 << 10)
-
-
-def _intermediates(root: Any) -> frozenset[int]:
-    """Handles of the buffers that a function allocates; cached by the array of them."""
-    array = root.alloc_buffers
-    handle = array.__chandle__()  # its hash would be that of its elements
-    hit = _INTERMEDIATES.entries.get(handle)
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
-    made = frozenset([hash(buffer) for buffer in items(array)])
-    return _INTERMEDIATES.put_at(handle, array, made)  # type: ignore[no-any-return]
-
-
 class Facts(LoopFacts):
     """Facts of one state."""
 
@@ -76,7 +61,7 @@ class Facts(LoopFacts):
         self.parts: list[tuple[PartFacts, int, int]] = []
         """facts of each part, with the numbers of its first loop and its first block"""
         self._join_parts()
-        self.intermediates = _intermediates(nest.root)
+        self.intermediates = nest.intermediates
         exchange = self.exchange = exchange_of(self.placed, self.views, self.intermediates)
         self.writers, self.readers = exchange.writers, exchange.readers
         self.producers, self.consumers = exchange.producers, exchange.consumers
@@ -142,6 +127,17 @@ class Facts(LoopFacts):
         """First block below each loop."""
         return [block + first for facts, _, block in self.parts for first in facts.firsts]
 
+    @_Lazy
+    def _places(self) -> list[tuple[PartFacts, int, int]]:
+        found = []
+        for facts, loop, _ in self.parts:
+            found += [(facts, at, loop) for at in range(len(facts.placed))]
+        return found
+
+    def place(self, block: int) -> tuple[PartFacts, int, int]:
+        """The part that holds a block, its number there, and the number of the part's first loop."""
+        return self._places[block]
+
     @property
     def loops(self) -> list[Loop]:
         """The loops of the nest."""
@@ -159,8 +155,9 @@ class Facts(LoopFacts):
     def uncovered(self) -> int:
         """Blocks that, for all the compiler knows, read more than their producers write."""
         found = 0
-        for i, block in enumerate(self.blocks):
-            if block.facts.reads and not cached_flags(self._schedule, block.facts.node)[1]:
+        state = ffi.ScheduleGetState(self._schedule)
+        for i, producers in enumerate(self.producers):
+            if producers and not cached_flag(state, self.blocks[i].facts.node, 1):
                 found |= 1 << i
         return found
 
@@ -172,9 +169,7 @@ class Facts(LoopFacts):
     @_Lazy
     def pipeline(self) -> bool:
         """TVM's flag: the function is a stage pipeline."""
-        state = ffi.ScheduleGetState(self._schedule)
-        root = ffi.ScheduleStateGetSRef(state, self.nest.root)
-        return bool(ffi.ScheduleStateGetCachedFlags(state, root)[2])
+        return cached_flag(ffi.ScheduleGetState(self._schedule), self.nest.root, 2)
 
     @_Lazy
     def reduction(self) -> int:

@@ -109,12 +109,13 @@ def _make_mask(program: TensorIRProgram, vocabulary: Vocabulary) -> NDArray[np.b
     size = scheme.width // 8
     table = bytearray(legal.to_bytes(scheme.rows * size + 1, "little"))
     most = (1 << scheme.width) - 1
-    for (plan, _), rows in contents.late:
-        asked = asked_nodes(facts, plan)
+    for (plan, _), rows in zip(scheme.late_plans, contents.late, strict=True):
+        asked = asked_nodes(facts, plan) if rows else 0
         if not asked:
             continue
         movers = facts.all_blocks if plan.movers is None else plan.movers(facts)
-        for number, row, possible in rows:
+        for at, possible in rows:
+            number, row = plan.rows[at]
             if possible & asked and (row.block < 0 or movers >> row.block & 1):
                 nodes = _legal_nodes(program, plan, row.prototype, row.actions, possible & asked)
                 if nodes:

@@ -10,7 +10,7 @@ from tvm.tirx import Add, FloorDiv, FloorMod, IntImm, Mul, Sub, Var
 
 from tirgym.harness.tensorir.node_cache import NodeCache
 
-__all__ = ["NO_VARIABLES", "Linear", "linear"]
+__all__ = ["NO_VARIABLES", "Linear", "binding_key", "linear"]
 
 NO_VARIABLES: frozenset[int] = frozenset()
 """One object for all: Python makes a new empty set each time, which the garbage collector visits."""
@@ -101,3 +101,12 @@ def linear(expr: Any) -> Linear:
     constant = _collect(expr, coefficients, 1.0, fuzzy, False)
     made = Linear(coefficients, constant, not fuzzy, frozenset(fuzzy) if fuzzy else NO_VARIABLES)
     return _LINEAR.put(expr, made)  # type: ignore[no-any-return]
+
+
+def binding_key(binding: Linear) -> tuple[Any, ...]:
+    """What of a binding matters, the constant apart, as a key of plain tuples.
+
+    The garbage collector leaves tuples of plain values alone, which sets it would visit each time.
+    """
+    terms = tuple(binding.coefficients.items())
+    return terms if binding.exact else (terms, *binding.fuzzy)

@@ -16,6 +16,7 @@ from tirgym.harness.tensorir.block_view import BlockView, block_view
 from tirgym.harness.tensorir.nest import (
     PARALLEL,
     SERIAL,
+    SPATIAL,
     UNROLLED,
     VECTORIZED,
     NestPart,
@@ -23,7 +24,7 @@ from tirgym.harness.tensorir.nest import (
     Placement,
     Shape,
 )
-from tirgym.harness.tensorir.node_cache import items
+from tirgym.harness.tensorir.node_cache import array_item
 
 __all__ = ["LoopFacts", "bits", "part_facts"]
 
@@ -173,11 +174,20 @@ def _loop_sets(shape: Shape) -> LoopSets:
     return shape.sets  # type: ignore[no-any-return]
 
 
+Reach = tuple[tuple[int, int, tuple[tuple[int, float], ...]], ...]
+"""For each iterator of a block: handle, extent less one, and loops, as bits, with how far the whole
+of each moves it."""
+Terms = tuple[tuple[float, int, int, int, bool], ...]
+"""Of one iterator, ascending: coefficient, extent, loop as a bit, variable, within a division."""
+
+
 class PartFacts(LoopFacts):
     """Facts of one part as if it were the whole program; kept as long as the part, so it holds no
     schedule, and little to visit for the garbage collector."""
 
     __slots__ = (
+        "_reach",
+        "_terms",
         "affine",
         "aligned",
         "all_blocks",
@@ -218,6 +228,8 @@ class PartFacts(LoopFacts):
         self.placed = part.blocks
         self.all_blocks = (1 << len(part.blocks)) - 1
         self.pipeline = True
+        self._reach: list[Reach | None] | None = None
+        self._terms: list[tuple[Terms, ...] | None] | None = None
         self.bit = {variable: 1 << i for i, variable in enumerate(part.variables)}
         self.scheme: Any = None
         self.rows: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -249,6 +261,7 @@ class PartFacts(LoopFacts):
         once: list[bool] = []
         first_init = [-1] * len(runs)
         views = tuple([block_view(place) for place in part.blocks])
+        state = ffi.ScheduleGetState(schedule)
         aligned = affine = local_reduction = 0
         here = 1 << len(views)
         for index in range(len(views) - 1, -1, -1):
@@ -265,7 +278,7 @@ class PartFacts(LoopFacts):
             if place.facts.has_init:
                 for loop in chain:
                     first_init[loop] = index
-            if cached_flags(schedule, blocks[index].facts.node)[0]:
+            if cached_flag(state, place.facts.node, 0):
                 affine |= here
                 if place.facts.has_init and view.known_iters and not view.reduces_into_index:
                     local_reduction |= here
@@ -274,12 +287,60 @@ class PartFacts(LoopFacts):
         self.aligned, self.affine, self.first_init = aligned, affine, tuple(first_init)
         self.local_reduction = self.reduction = local_reduction
 
+    def reach(self, block: int) -> Reach:
+        """How far the loops move each iterator of a block."""
+        if self._reach is None:
+            self._reach = [None] * len(self.placed)
+        found = self._reach[block]
+        if found is None:
+            found = self._reach[block] = self._make_reach(self.placed[block], self.chain[block])
+        return found
 
-def cached_flags(schedule: Any, block: Any) -> list[Any]:
-    """TVM's own flags of a block: affine binding, which depends on the loops around it alone, region
-    cover, stage pipeline."""
-    state = ffi.ScheduleGetState(schedule)
-    return items(ffi.ScheduleStateGetCachedFlags(state, ffi.ScheduleStateGetSRef(state, block)))
+    def _make_reach(self, place: Placement, chain: int) -> Reach:
+        found = []
+        facts = place.facts
+        for handle, extent, binding in zip(
+            facts.iter_handles, facts.iter_extents, place.bindings, strict=True
+        ):
+            steps = []
+            for variable, coefficient in binding.coefficients.items():
+                here = self.bit.get(variable, 0) & chain
+                if here:
+                    trips = self.extents[here.bit_length() - 1]
+                    steps.append((here, abs(coefficient) * (trips - 1)))
+            found.append((handle, extent - 1, tuple(steps)))
+        return tuple(found)
+
+    def terms(self, block: int) -> tuple[Terms, ...]:
+        """For each spatial iterator of a block the loops that move it."""
+        if self._terms is None:
+            self._terms = [None] * len(self.placed)
+        found = self._terms[block]
+        if found is None:
+            found = self._terms[block] = self._make_terms(self.placed[block])
+        return found
+
+    def _make_terms(self, place: Placement) -> tuple[Terms, ...]:
+        found = []
+        for kind, binding in zip(place.facts.iter_types, place.bindings, strict=True):
+            if kind == SPATIAL:
+                terms = []
+                for variable, coefficient in binding.coefficients.items():
+                    here = self.bit.get(variable, 0)
+                    extent = self.extents[here.bit_length() - 1] if here else 1
+                    if extent != 1:
+                        fuzzy = variable in binding.fuzzy
+                        terms.append((coefficient, extent, here, variable, fuzzy))
+                terms.sort()
+                found.append(tuple(terms))
+        return tuple(found)
+
+
+def cached_flag(state: Any, block: Any, number: int) -> bool:
+    """One of TVM's own flags of a block: 0 its bindings are affine, which depends on the loops around
+    it alone, 1 its reads are covered by what producers write, 2 a stage pipeline."""
+    flags = ffi.ScheduleStateGetCachedFlags(state, ffi.ScheduleStateGetSRef(state, block))
+    return bool(array_item(flags, number).value)
 
 
 def part_facts(entry: PlacedPart, schedule: Any) -> PartFacts:

@@ -95,6 +95,7 @@ class NestPart:
 
     __slots__ = (
         "blocks",
+        "buffers",
         "cost",
         "extents",
         "facts",
@@ -121,6 +122,8 @@ class NestPart:
         """that a pragma on the loop sets, 0 without one"""
         self.blocks = blocks
         """of the first such statement"""
+        self.buffers: tuple[int, ...] | None = None
+        """filled by `static_private`"""
         self.facts: Any = None
         """filled by `loop_facts`"""
         self.cost: Any = None
@@ -319,10 +322,12 @@ class Block:
 class LoopNest:
     """All loops and blocks of a function, in pre-order."""
 
-    __slots__ = ("_loops", "blocks", "parts", "root", "size")
+    __slots__ = ("_loops", "blocks", "intermediates", "parts", "root", "size")
 
     def __init__(self, root: Any, parts: list[_Read], sequence: bool) -> None:
         self.root = root
+        self.intermediates = _intermediates(root)
+        """handles of the buffers that the function allocates"""
         self.parts: list[PlacedPart] = []
         self.blocks: list[Block] = []
         loop = 0
@@ -358,6 +363,20 @@ class LoopNest:
                     found: int = entry.block + entry.part.shape.firsts[loop - entry.loop]
                     return found
         raise IndexError(loop)
+
+
+_INTERMEDIATES = NodeCache(1 << 10)
+
+
+def _intermediates(root: Any) -> frozenset[int]:
+    """Handles of the buffers that a function allocates; cached by the array of them."""
+    array = root.alloc_buffers
+    handle = array.__chandle__()  # its hash would be that of its elements
+    hit = _INTERMEDIATES.entries.get(handle)
+    if hit is not None:
+        return hit  # type: ignore[no-any-return]
+    made = frozenset([hash(buffer) for buffer in items(array)])
+    return _INTERMEDIATES.put_at(handle, array, made)  # type: ignore[no-any-return]
 
 
 def read_nest(mod: tx.PrimFunc | Any) -> LoopNest:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm_ffi
 
-__all__ = ["NodeCache", "array_size", "items", "map_size"]
+__all__ = ["NodeCache", "array_item", "array_size", "items", "map_size"]
 
 
 class NodeCache:
@@ -38,7 +38,8 @@ class NodeCache:
         return value
 
 
-_item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+array_item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+"""An element of a TVM array, without the checks of its Python wrapper."""
 array_size = tvm_ffi.get_global_func("ffi.ArraySize")
 """Number of elements of a TVM array, without the checks of its Python wrapper."""
 map_size = tvm_ffi.get_global_func("ffi.MapSize")
@@ -47,4 +48,4 @@ map_size = tvm_ffi.get_global_func("ffi.MapSize")
 
 def items(array: Any) -> list[Any]:
     """Elements of a TVM array, without the checks of its Python wrapper."""
-    return [_item(array, i) for i in range(array_size(array))]
+    return [array_item(array, i) for i in range(array_size(array))]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tirgym.harness.macros.base import Macro
 from tirgym.harness.tensorir import rule_limits as limits
 from tirgym.harness.tensorir.facts import Facts
-from tirgym.harness.tensorir.loop_facts import PartFacts
+from tirgym.harness.tensorir.loop_facts import PartFacts, bits
 from tirgym.harness.tensorir.rule_storage import crowded_padding, meaningful, parameters
 from tirgym.harness.tensorir.rules import Refusal, rules_for
 from tirgym.harness.tensorir.shortcuts import (
@@ -81,6 +81,8 @@ class RowPlan(NamedTuple):
     shortcut: Callable[[Facts, Any, int], Verdict] | None
     row_refusals: tuple[Refusal, ...]
     """rules that look at other parameters too"""
+    by_extent: bool
+    """the compiler accepts whatever these rules do not refuse, which ask for the extent of a loop"""
     rows: tuple[tuple[int, Row], ...]
     """those whose parameters mean something, with their number in the table of the vocabulary"""
     movers: Callable[[Facts], int] | None
@@ -92,7 +94,7 @@ def plan_of(kind: type[Transform]) -> RowPlan:
     """How transforms of `kind` are decided; without rows, and so without a prototype."""
     shortcut = SHORTCUTS.get(kind.name)
     sure = shortcut is always
-    by_row = [r.refused for r in rules_for(kind.name, by_row=True)]
+    by_row = [r for r in rules_for(kind.name, by_row=True) if r.refused not in _ELSEWHERE]
     return RowPlan(
         kind,
         kind.node_field(),
@@ -100,7 +102,8 @@ def plan_of(kind: type[Transform]) -> RowPlan:
         tuple(r.refused for r in rules_for(kind.name, by_row=False)),
         sure,
         None if sure else shortcut,
-        tuple(refused for refused in by_row if refused not in _ELSEWHERE),
+        tuple(r.refused for r in by_row),
+        sure and bool(by_row) and all(r.by_extent for r in by_row),
         (),
         MOVERS.get(kind.name),
     )
@@ -117,6 +120,15 @@ class NestPlan(NamedTuple):
     """bit of its first row in the table"""
     every_node: int
     """all nodes of its rows in the table"""
+
+
+_MAX_EXTENTS = 1 << 12
+
+
+class _Extent(NamedTuple):
+    """The facts of one loop, for rules that ask for its extent alone."""
+
+    extents: tuple[int, ...]
 
 
 class LatePlan(NamedTuple):
@@ -148,14 +160,37 @@ class Scheme:
                 numbered = tuple(enumerate(rows, self.rows))
                 self.rows += len(rows)
                 plans.append(plan_of(kind)._replace(prototype=rows[0].prototype, rows=numbered))
+        self._ones = {p.kind: sum([1 << n * self.width for n, _ in p.rows]) for p in plans}
+        self._by_extent: dict[tuple[type[Transform], int], int] = {}
         self.macros = len(found) < len(vocabulary.spans)
         self.plans = tuple(plans)
-        local = NEST_KINDS.keys() | CONTENT_KINDS
-        self.nest_plans = tuple([self._nest_plan(p) for p in plans if p.kind.name in NEST_KINDS])
-        self.content_plans = tuple([p for p in plans if p.kind.name in CONTENT_KINDS])
-        self.late_plans = tuple([_late_plan(p) for p in plans if p.kind.name not in local])
+        by_part = [plan for plan in plans if _is_by_part(plan)]
+        by_content = [plan for plan in plans if plan.kind.name in CONTENT_KINDS]
+        late = [plan for plan in plans if plan not in by_part and plan not in by_content]
+        self.nest_plans = tuple([self._nest_plan(plan) for plan in by_part])
+        self.content_plans = tuple(by_content)
+        self.late_plans = tuple([_late_plan(plan) for plan in late])
         self.place = self._places(vocabulary)
         """(len(vocabulary),): bit of each action in the table; the one after it where there is none"""
+
+    def ones(self, plan: RowPlan) -> int:
+        """A table with the first node of every row of a plan."""
+        return self._ones[plan.kind]
+
+    def legal_rows(self, plan: RowPlan, extent: int) -> int:
+        """A table with the first node of those rows of a plan that are legal for a loop of `extent`."""
+        key = (plan.kind, extent)
+        found = self._by_extent.get(key)
+        if found is None:
+            if len(self._by_extent) >= _MAX_EXTENTS:
+                self._by_extent.clear()
+            loop: Any = _Extent((extent,))
+            found = 0
+            for number, row in plan.rows:
+                if not any(refused(loop, row.prototype, 1) & 1 for refused in plan.row_refusals):
+                    found |= 1 << number * self.width
+            self._by_extent[key] = found
+        return found
 
     def _places(self, vocabulary: Vocabulary) -> NDArray[np.intp]:
         place = np.full(len(vocabulary), self.rows * self.width, dtype=np.intp)
@@ -172,6 +207,12 @@ class Scheme:
         caps = tuple([r for r in plan.group_refusals if r in _CAPS])
         plan = plan._replace(group_refusals=local)
         return NestPlan(plan, caps, NEST_KINDS[plan.kind.name], first, every)
+
+
+def _is_by_part(plan: RowPlan) -> bool:
+    """Factors below 2 are judged by target, which parts do not know."""
+    factors = [getattr(row.prototype, "factor", 2) for _, row in plan.rows]
+    return plan.kind.name in NEST_KINDS and min(factors) >= 2
 
 
 def _late_plan(plan: RowPlan) -> LatePlan:
@@ -257,8 +298,9 @@ class ContentRows(NamedTuple):
     """table of what is legal of the kinds in `CONTENT_KINDS`"""
     open: int
     """and of what must be tried"""
-    late: tuple[tuple[LatePlan, tuple[tuple[int, Row, int], ...]], ...]
-    """other plans, with those of their rows that are not refused as a whole: number, row, nodes"""
+    late: tuple[tuple[tuple[int, int], ...], ...]
+    """for each of the late plans those of its rows that are not refused as a whole, by their place
+    in the plan, with the nodes"""
 
 
 def content_rows(facts: Facts, scheme: Scheme) -> ContentRows:
@@ -266,26 +308,25 @@ def content_rows(facts: Facts, scheme: Scheme) -> ContentRows:
     exchange = facts.exchange
     if exchange.scheme is not scheme:
         exchange.scheme = scheme
-        late = [(plan, _possible_rows(facts, plan)) for plan in scheme.late_plans]
         exchange.rows = ContentRows(
             *_rows(facts, scheme, scheme.content_plans),
-            tuple([(plan, rows) for plan, rows in late if rows]),
+            tuple([_possible_rows(facts, plan) for plan in scheme.late_plans]),
         )
     return exchange.rows  # type: ignore[no-any-return]
 
 
-def _possible_rows(facts: Facts, late: LatePlan) -> tuple[tuple[int, Row, int], ...]:
+def _possible_rows(facts: Facts, late: LatePlan) -> tuple[tuple[int, int], ...]:
     """The rows of `late` with the nodes that no rule about contents refuses."""
     found = []
     count = len(facts.blocks)
-    for number, row in late.plan.rows:
+    for place, (_, row) in enumerate(late.plan.rows):
         if row.block >= count:
             continue
         nodes = facts.all_blocks if late.plan.node_field == "block" else -1
         for refused in late.content:
             nodes &= ~refused(facts, row.prototype, nodes)
         if nodes:
-            found.append((number, row, nodes))
+            found.append((place, nodes))
     return tuple(found)
 
 
@@ -295,7 +336,16 @@ def _rows(facts: Any, scheme: Scheme, plans: Iterable[RowPlan]) -> tuple[int, in
     most = (1 << scheme.width) - 1
     for plan in plans:
         asked = asked_nodes(facts, plan)
-        for number, row in plan.rows if asked else ():
+        if not asked:
+            continue
+        if plan.sure and not plan.row_refusals:
+            legal |= (asked & most) * scheme.ones(plan)
+            continue
+        if plan.by_extent:
+            for node in bits(asked & most):
+                legal |= scheme.legal_rows(plan, facts.extents[node]) << node
+            continue
+        for number, row in plan.rows:
             surely, perhaps = decide(facts, plan, row.prototype, asked)
             legal |= (surely & most) << number * scheme.width
             open_ |= (perhaps & most) << number * scheme.width

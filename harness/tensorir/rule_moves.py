@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from tirgym.harness.tensorir.block_view import expression_size
 from tirgym.harness.tensorir.facts import Facts, bits
@@ -270,69 +270,31 @@ def private_stage(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
-Reach = tuple[tuple[int, float], ...]
-"""loops, as bits, and how far the whole of each moves something"""
-
-
-class _Demand(NamedTuple):
-    """What one consumer reads of a block."""
-
-    iterators: tuple[tuple[int, int, Reach], ...]
-    """of the consumer: handle, extent, and how far its loops move it"""
-    needs: tuple[tuple[int, int, dict[int, float]], ...]
-    """iterator of the block, and the extent and coefficients of the index that reads by it"""
-
-
-def _demands(facts: Facts, block: int) -> list[_Demand]:
-    """For each consumer of `block` what it reads, for each iterator by which `block` writes."""
-    found = []
-    bit, extents = facts.bit, facts.extents
-    for consumer in facts.consumers[block]:
-        other, chain = facts.blocks[consumer], facts.chain[consumer]
-        iterators = []
-        for handle, binding, domain in zip(
-            other.facts.iter_handles, other.bindings, other.facts.iter_extents, strict=True
-        ):
-            reach = []
-            for var, c in binding.coefficients.items():
-                here = bit.get(var, 0) & chain
-                if here:
-                    reach.append((here, abs(c) * (extents[here.bit_length() - 1] - 1)))
-            iterators.append((handle, domain, tuple(reach)))
-        needs = []
-        for write in facts.blocks[block].facts.writes:
-            for read in other.facts.reads:
-                if read.buffer.handle != write.buffer.handle:
-                    continue
-                for (start, extent), (target, _) in zip(read.region, write.region, strict=True):
-                    if len(target.coefficients) == 1:
-                        (handle,) = target.coefficients
-                        needs.append((handle, max(extent, 1), start.coefficients))
-        found.append(_Demand(tuple(iterators), tuple(needs)))
-    return found
-
-
-def _needed(facts: Facts, block: int, demands: list[_Demand], outer: int) -> int:
+def _needed(facts: Facts, block: int, outer: int) -> int:
     """Instances of `block` that its consumers need in one iteration of the loops `outer`."""
     sizes: dict[int, int] = {}
-    for iterators, needs in demands:
-        moved = {}
-        for handle, domain, reach in iterators:
+    for consumer in facts.consumers[block]:
+        part, at, loop = facts.place(consumer)
+        inner = outer >> loop
+        moved: dict[int, int] = {}
+        for handle, most, steps in part.reach(at):
             span = 0.0
-            for loop, distance in reach:
-                if not loop & outer:
+            for here, distance in steps:
+                if not here & inner:
                     span += distance
-            moved[handle] = min(int(span) + 1, domain) - 1
-        for handle, extent, coefficients in needs:
-            size = 0.0
-            for v, c in coefficients.items():
-                size += abs(c) * moved.get(v, 0)
-            size = extent + int(size)
-            sizes[handle] = max(sizes.get(handle, 0), size)
+            moved[handle] = int(span) if span < most else most
+        for handle, extent, terms in facts.exchange.needs(facts.placed, block, consumer):
+            reached = 0.0
+            for iterator, coefficient in terms:
+                reached += coefficient * moved.get(iterator, 0)
+            size = extent + int(reached)
+            if size > sizes.get(handle, 0):
+                sizes[handle] = size
     total = 1
-    here = facts.blocks[block].facts
-    for handle, extent in zip(here.iter_handles, here.iter_extents, strict=True):
-        total *= min(extent, sizes.get(handle, extent))
+    here_facts = facts.placed[block].facts
+    for handle, extent in zip(here_facts.iter_handles, here_facts.iter_extents, strict=True):
+        size = sizes.get(handle, extent)
+        total *= min(extent, size)
     return total
 
 
@@ -345,7 +307,6 @@ def too_much_work(facts: Facts, t: Any, asked: int) -> int:
     for other in facts.consumers[block] if t.name == "ComputeAt" else facts.producers[block]:
         candidates &= facts.chain[other]
     full = facts.views[block].domain
-    demands: list[_Demand] | None = None
     for i in bits(candidates):
         repeats = facts.runs[i]
         if repeats * full <= budget:
@@ -361,11 +322,8 @@ def too_much_work(facts: Facts, t: Any, asked: int) -> int:
                 refused |= 1 << i
         elif repeats > budget and -1 not in facts.extents:
             refused |= 1 << i  # each iteration needs something
-        else:
-            if demands is None:
-                demands = _demands(facts, block)
-            if repeats * _needed(facts, block, demands, facts.up[i]) > budget:
-                refused |= 1 << i
+        elif repeats * _needed(facts, block, facts.up[i]) > budget:
+            refused |= 1 << i
     return refused
 
 

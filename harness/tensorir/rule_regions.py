@@ -5,37 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from tirgym.harness.tensorir.facts import Facts, bits
-from tirgym.harness.tensorir.nest import SPATIAL
+from tirgym.harness.tensorir.loop_facts import Terms
 from tirgym.harness.tensorir.rule_limits import EVERYTHING
 from tirgym.harness.tensorir.rule_loops import disjoint
 
 __all__ = ["covers_box", "scattered_region"]
 
 Box = tuple[tuple[tuple[tuple[int, float], ...], int], ...]
+Parts = list[tuple[int, tuple[Terms, ...], int, tuple[tuple[int, int], ...]]]
+"""Producers with the loops that move their spatial iterators, the number of the first loop of their
+part of the nest, and what a block reads of them."""
 
 
-Terms = list[tuple[float, int, int, int, bool]]
-"""of one iterator, ascending: coefficient, extent, loop as a bit, variable, within a division"""
-
-
-def _terms(facts: Facts, producer: int) -> list[Terms]:
-    """For each spatial iterator of a producer the loops that move it."""
-    block, bit, extents = facts.blocks[producer], facts.bit, facts.extents
-    found = []
-    for kind, binding in zip(block.facts.iter_types, block.bindings, strict=True):
-        if kind == SPATIAL:
-            terms = []
-            for var, coefficient in binding.coefficients.items():
-                here = bit.get(var, 0)
-                extent = extents[here.bit_length() - 1] if here else 1
-                if extent != 1:
-                    terms.append((coefficient, extent, here, var, var in binding.fuzzy))
-            terms.sort()
-            found.append(terms)
-    return found
-
-
-def _box(iterators: list[Terms], outer: int) -> Box | None:
+def _box(iterators: tuple[Terms, ...], outer: int) -> Box | None:
     """What a producer covers in one iteration of the loops `outer`, by iterator.
 
     For each spatial iterator: coefficients of the outer variables, and extent. None if that is no
@@ -73,12 +55,12 @@ def scattered_region(facts: Facts, t: Any, asked: int) -> int:
         candidates &= facts.chain[p]
     if not candidates:
         return 0
-    parts = []
+    parts: Parts = []
     for p in producers:
-        reads = _read_by(facts, t.block, p)
+        reads = facts.exchange.read_by(facts.placed, facts.views, t.block, p)
         if any(number < 0 for _, number in reads):
             return EVERYTHING
-        parts.append((p, _terms(facts, p), reads))
+        parts.append(_moved(facts, p, reads))
     refused = 0
     for i in bits(candidates):
         if not _same_boxes(facts, parts, facts.up[i]):
@@ -91,35 +73,22 @@ def covers_box(facts: Facts, producer: int, loop: int) -> bool:
     block, outer = facts.blocks[producer], facts.up[loop]
     if block.has_predicate or facts.views[producer].plain_write is None:
         return False
-    return _same_boxes(facts, [(producer, _terms(facts, producer), [])], outer)
+    return _same_boxes(facts, [_moved(facts, producer, ())], outer)
 
 
-def _read_by(facts: Facts, block: int, producer: int) -> list[tuple[int, int]]:
-    """Iterators of `block` with the spatial iterator of `producer` that each reads, -1 if none."""
-    made = facts.blocks[producer].facts
-    written = made.writes[0].buffer.handle
-    spatial = [k for k, kind in enumerate(made.iter_types) if kind == SPATIAL]
-    numbers = {k: number for number, k in enumerate(spatial)}
-    found = []
-    for read in facts.blocks[block].facts.reads:
-        if read.buffer.handle != written:
-            continue
-        plain = facts.views[producer].plain_write or ()
-        for (start, _), position in zip(read.region, plain, strict=True):
-            if position >= 0 and start.coefficients:
-                (handle,) = start.coefficients
-                found.append((handle, numbers.get(position, -1)))
-    return found
+def _moved(
+    facts: Facts, producer: int, reads: tuple[tuple[int, int], ...]
+) -> tuple[int, tuple[Terms, ...], int, tuple[tuple[int, int], ...]]:
+    part, at, loop = facts.place(producer)
+    return producer, part.terms(at), loop, reads
 
 
-def _same_boxes(
-    facts: Facts, parts: list[tuple[int, list[Terms], list[tuple[int, int]]]], outer: int
-) -> bool:
+def _same_boxes(facts: Facts, parts: Parts, outer: int) -> bool:
     """Whether each iterator of a block gets one and the same range from all producers."""
     ranges: dict[int, object] = {}
     parallel = facts.parallel & outer
-    for producer, iterators, reads in parts:
-        box = _box(iterators, outer)
+    for producer, iterators, loop, reads in parts:
+        box = _box(iterators, outer >> loop)
         if box is None:
             return False
         if parallel and not all(disjoint(facts, producer, i) for i in bits(parallel)):

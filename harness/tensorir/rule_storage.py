@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import isfinite, prod
 from typing import Any
 
 from tvm.ir.expr import TensorLoad
-from tvm.tirx import Add, BufferStore, Cast, FloatImm, For, IntImm, Mul
+from tvm.tirx import Add, BufferStore, Cast, FloatImm, IntImm, Mul
 
 from tirgym.harness.tensorir.facts import Facts, LoopFacts, bits
 from tirgym.harness.tensorir.nest import REDUCE, Access, Block, Buffer
@@ -134,6 +135,7 @@ def no_layout(facts: Facts, t: Any, asked: int) -> int:
     return refused
 
 
+@lru_cache(maxsize=1 << 12)
 def _layout_fits(shape: tuple[int, ...], axis: int, factor: int) -> bool:
     if axis >= len(shape):
         return False
@@ -269,14 +271,12 @@ def unlike_intrinsic(facts: Facts, t: Any, asked: int) -> int:
     (rows, columns), alike = _ALIKE[t.intrinsic]
     refused = ~facts.over_loop
     for i in bits(asked & facts.over_loop):
-        loop = facts.loops[i]
         if not (
-            loop.extent == rows
-            and facts.loops[i + 1].extent == columns
-            and facts.loops[i + 1].body == "block"
-            and type(facts.loops[i + 1].node) is For
+            facts.extents[i] == rows
+            and facts.extents[i + 1] == columns
+            and facts.over_block >> i + 1 & 1
             and facts.serial & 3 << i == 3 << i
-            and alike(facts.blocks[loop.blocks[0]], loop.var, facts.loops[i + 1].var)
+            and alike(facts.blocks[facts.firsts[i]], *facts.variables[i : i + 2])
         ):
             refused |= 1 << i
     return refused

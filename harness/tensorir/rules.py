@@ -71,6 +71,8 @@ class Rule(NamedTuple):
     refused: Refusal
     by_row: bool = False
     """the answer depends on more than the node: on a factor, or on the block that is moved"""
+    by_extent: bool = False
+    """the answer for a loop depends on its extent alone"""
     by_content: bool = False
     """the answer depends on what the blocks hold, read and write: not on loops, guards or target"""
 
@@ -129,6 +131,7 @@ RULES: tuple[Rule, ...] = (
         ("Split",),
         limits.indivisible,
         by_row=True,
+        by_extent=True,
     ),
     Rule("perfect nest", "the body is not exactly one loop", ("Reorder", "Fuse"), limits.imperfect),
     Rule(

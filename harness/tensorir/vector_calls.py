@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from inspect import signature
 from typing import Any, NamedTuple
 
 import tvm_ffi
 from tvm.ir import Call
 from tvm.s_tir import SBlock
+from tvm.tirx import Var
 
-from tirgym.harness.tensorir.body_view import body_view, expression_size
+from tirgym.harness.tensorir.body_view import body_parts, body_view
 from tirgym.harness.tensorir.elementary import FORMS
-from tirgym.harness.tensorir.node_cache import NodeCache
 
 __all__ = ["Body", "body", "with_vector_math"]
 
@@ -29,9 +31,6 @@ class Body(NamedTuple):
     """holds named values (`Let`), which a program may define once"""
     loads: dict[int, int]
     """loads written down, by buffer handle"""
-
-
-_SIZES = NodeCache(1 << 11)
 
 
 def body(block: Any) -> Body:
@@ -63,9 +62,19 @@ def _arithmetic(call: Any) -> Any:
 
 
 def size_with_vector_math(block: Any) -> int:
-    """Nodes in the body of `with_vector_math(block)`; cached by body."""
-    hit = _SIZES.entries.get(hash(block.body))
-    if hit is None:
-        size = expression_size(with_vector_math(block))
-        hit = _SIZES.put(block.body, size)
-    return hit  # type: ignore[no-any-return]
+    """Nodes in the body of `with_vector_math(block)`."""
+    view = body_view(block)
+    return view.size + sum([_growth(name) for name, dtype in view.calls if dtype == DTYPE])
+
+
+@lru_cache(maxsize=64)
+def _growth(name: str) -> int:
+    """Nodes that the form of a call has more than the call; 0 for one without a form.
+
+    Forms name their arguments, so that each stands in them once.
+    """
+    form = FORMS.get(name)
+    if form is None:
+        return 0
+    arguments = [Var("x", DTYPE) for _ in signature(form).parameters]
+    return sum(1 for _ in body_parts(form(*arguments))) - len(arguments) - 1

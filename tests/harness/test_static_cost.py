@@ -80,7 +80,7 @@ def test_prediction_is_within_four_times_of_the_measured_naive_time() -> None:
 
 def test_prediction_is_pure_whatever_was_predicted_before() -> None:
     fresh = [StaticCostModel().predict_us(p) for _, p in BY_MEASURED_TIME]
-    shared = StaticCostModel(limit=2)
+    shared = StaticCostModel()
     again = [shared.predict_us(p) for _, p in reversed(BY_MEASURED_TIME)]
     assert fresh == again[::-1]
     assert all(math.isfinite(us) and us > 0 for us in fresh)

@@ -18,10 +18,7 @@ SHAPE = {"m": 64, "n": 128}
 
 def sizes(program: TensorIRProgram) -> dict[str, int]:
     """Bytes of each intermediate buffer, by name: those of its part, or all."""
-    accesses = {
-        b.index: bound_accesses(access_plan(b.facts), b.bindings) for b in program.nest.blocks
-    }
-    private = private_buffers(program.nest, accesses)
+    private = private_buffers(program.nest)
     found = {}
     for block in program.nest.blocks:
         for write in block.facts.writes:
@@ -72,10 +69,7 @@ def test_lanes_of_partial_sums_become_neighbours() -> None:
     )
     block = program.nest.blocks[0]
     plain = bound_accesses(access_plan(block.facts), block.bindings)
-    accesses = {
-        b.index: bound_accesses(access_plan(b.facts), b.bindings) for b in program.nest.blocks
-    }
-    private = private_buffers(program.nest, accesses)
+    private = private_buffers(program.nest)
     variables = tuple(program.nest.loops[i].var for i in block.chain)
     small = compacted(plain, variables, private)
     lane = program.nest.loops[block.chain[1]].var

@@ -17,9 +17,10 @@ from tvm import te, tirx
 from tirgym.harness.backends.llvm import tvm_target
 from tirgym.harness.static_checks import errors_only, static_checks
 from tirgym.harness.target import Target
-from tirgym.harness.tensorir.block_view import body_parts
+from tirgym.harness.tensorir.block_view import body_parts, expression_size
 from tirgym.harness.tensorir.elementary import FORMS
 from tirgym.harness.tensorir.program import TensorIRProgram
+from tirgym.harness.tensorir.vector_calls import body, size_with_vector_math, with_vector_math
 from tirgym.harness.transforms import parse_transform
 from tirgym.kernels_suite.kernel import Kernel, Workload
 
@@ -203,3 +204,11 @@ def test_forms_are_free_of_calls_and_casts_to_integers(name: str) -> None:
             assert part.op.name.rpartition(".")[2] in allowed
         if isinstance(part, tirx.Cast):
             assert str(part.ty).startswith("float")
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "gelu", "matmul_bias_gelu", "silu", "matmul"])
+def test_the_size_of_a_form_is_known_before_it_is_made(kernel: str) -> None:
+    for block in begin(kernel).nest.blocks:
+        node = block.facts.node
+        assert size_with_vector_math(node) == expression_size(with_vector_math(node))
+        assert (size_with_vector_math(node) > expression_size(node)) == (body(node).written > 0)

@@ -95,3 +95,35 @@ def test_random_programs_get_deep_and_repeat(kernel: str) -> None:
     assert len(made[0].steps) == 14
     assert made[0].ir_key == made[1].ir_key
     assert set(WEIGHTS) <= set(TRANSFORMS)
+
+
+def test_a_step_leaves_the_records_of_other_parts_as_they_were() -> None:
+    before = begin("softmax")
+    assert before.legal_mask(default_vocabulary()).any()
+    after = apply_all(before, "Split(loop=2, factor=2)")
+    old, new = ([entry.part for entry in p.nest.parts] for p in (before, after))
+    assert [one is other for one, other in zip(old, new, strict=True)] == [True, False, True, True]
+    assert [loop.index for loop in after.nest.loops] == list(range(after.nest.size))
+    assert all(part.facts is not None for part in old)
+
+
+def test_parts_that_the_compiler_copies_keep_their_record_but_not_their_nodes() -> None:
+    """`TransformLayout` rewrites the whole function, also where it does not use the buffer."""
+    before = begin("attention")
+    after = apply_all(before, "TransformLayout(block=0, axis=1, factor=1)")
+    pairs = list(zip(before.nest.blocks, after.nest.blocks, strict=True))
+    copied = [hash(old.realize) != hash(new.realize) for old, new in pairs]
+    shared = [old.placement.notes is new.placement.notes for old, new in pairs]
+    assert all(copied)
+    assert 0 < sum(shared) < len(shared)
+    for _, new in pairs:
+        assert hash(new.facts.node) == hash(new.realize.block)
+
+
+def test_handles_find_the_first_block_below_each_loop() -> None:
+    nest = apply_all(begin("softmax"), "ComputeAt(block=2, loop=6)").nest
+    assert [nest.first_block(loop.index) for loop in nest.loops] == [
+        loop.blocks[0] for loop in nest.loops
+    ]
+    with pytest.raises(IndexError):
+        nest.first_block(nest.size)
