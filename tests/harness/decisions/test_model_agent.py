@@ -63,9 +63,7 @@ def test_it_takes_the_option_whose_finished_program_is_fastest(walk: Walk) -> No
         chosen += answer.option != point.default
         walk = walk.answer(answer.option)
     assert chosen > 0
-    assert len(walk.program.steps) >= len(
-        design_space(make(SMALL["add"])).finish().program.steps
-    )
+    assert len(walk.program.steps) >= len(design_space(make(SMALL["add"])).finish().program.steps)
 
 
 def test_the_static_choice_wins_a_tie(walk: Walk) -> None:
