@@ -4,7 +4,7 @@ Trees and the graph network learn from the training families of the suite and ar
 static cost, on the programs of the other families that the store holds. With `--leave-one-out` each
 family in turn is judged by trees that learned from all others. With `--programs` the store is filled
 first, or goes on being filled. Rank correlation, recall of the five fastest, the best of the five
-predicted to be fastest over the best of all, and the share of truths inside the 90 % intervals, as
+predicted to be fastest over the best of all, and the share of truths inside the 80 % intervals, as
 means over workloads.
 """
 
