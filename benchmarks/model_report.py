@@ -137,14 +137,12 @@ def _kind_report(dataset: Dataset, kind: str, seed: int) -> KindReport:
 
 def _rounded(record: dict[str, Any]) -> dict[str, Any]:
     """The record with its numbers to three decimals."""
-    return {
-        name: _rounded(value)
-        if isinstance(value, dict)
-        else round(value, 3)
-        if isinstance(value, float)
-        else value
-        for name, value in record.items()
-    }
+    made: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, dict):
+            value = _rounded(value)
+        made[name] = round(value, 3) if isinstance(value, float) else value
+    return made
 
 
 def _fill(path: Path, target: Target, kernels: Sequence[str], programs: int, seed: int) -> None:

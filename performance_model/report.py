@@ -40,7 +40,7 @@ class WorkloadReport:
 def held_out(model: PerformanceModel, dataset: Dataset) -> list[WorkloadReport]:
     """The workloads of families that `model` did not learn from, by URI.
 
-    The model's families are its own business, so the split of the suite decides what is held out.
+    None where it learned from all families of the store.
     """
     samples = [s for s in dataset.samples if s.family not in model.header.families]
     return [_report(model, group) for group in _by_workload(samples)]

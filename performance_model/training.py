@@ -118,8 +118,24 @@ def train(
         members.append(learner.fit(encoding.examples(seen), seed * MEMBERS + number))
         if on_member is not None:
             on_member(number + 1, len(folds))
+    doubts = _doubts(encoding, inside, folds, members)
+    header = _header(dataset, kind, seed, encoding, inside, folds, doubts)
+    return PerformanceModel(header, learner, members)
+
+
+def _header(
+    dataset: Dataset,
+    kind: str,
+    seed: int,
+    encoding: Encoding,
+    inside: NDArray[np.bool_],
+    folds: Sequence[tuple[str, ...]],
+    doubts: float,
+) -> Header:
+    """What the model is to say of itself; `inside` (samples,) are those that it learned from."""
     target = dataset.target
-    header = Header(
+    learned = [encoding.samples[i] for i in np.flatnonzero(inside)]
+    return Header(
         kind=kind,
         target=target,
         machine=dataset.machine,
@@ -127,17 +143,14 @@ def train(
         vocabulary=default_vocabulary(target.backend).digest,
         features=features_digest(target),
         seed=seed,
-        families=tuple(present),
-        kernels=tuple(
-            sorted({encoding.samples[i].workload.kernel.name for i in np.flatnonzero(inside)})
-        ),
-        programs=int(inside.sum()),
+        families=tuple(sorted({sample.family for sample in learned})),
+        kernels=tuple(sorted({sample.workload.kernel.name for sample in learned})),
+        programs=len(learned),
         folds=tuple(folds),
         level=LEVEL,
-        doubts=_doubts(encoding, inside, folds, members),
+        doubts=doubts,
         floor=FLOOR,
     )
-    return PerformanceModel(header, learner, members)
 
 
 def _training_families(dataset: Dataset) -> tuple[str, ...]:
