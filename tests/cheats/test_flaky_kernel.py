@@ -86,9 +86,10 @@ two_threads = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a race needs
 def test_a_long_race_is_seen() -> None:
     target = host(num_threads=2)
     with LocalEvaluator(target, ":memory:", static_checks=False) as dynamic:
-        found = dynamic.evaluate(racy(2_000_000, target))
-    assert found.status in (Status.FLAKY, Status.WRONG_RESULT), found.message
-    assert found.measurement is None
+        # on a busy machine both threads may run one after the other, and then nothing is wrong
+        program = racy(2_000_000, target)
+        found = {dynamic.evaluate(program, fresh=True).status for _ in range(5)}
+    assert found & {Status.FLAKY, Status.WRONG_RESULT}, found
 
 
 @two_threads
