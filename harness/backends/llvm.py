@@ -19,6 +19,7 @@ from tirgym.harness.backends.llvm_levels import (
     render_passes,
     run_passes,
 )
+from tirgym.harness.collector import spare_collector
 from tirgym.harness.hardware import compiler_versions, cpu_facts, cpu_model, fingerprint
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
@@ -76,6 +77,7 @@ class LLVMBackend:
 
     def start(self, workload: Workload, target: Target) -> TensorIRProgram:
         """The unscheduled program."""
+        spare_collector()
         return TensorIRProgram.start(workload, target)
 
     def module_json(self, program: Program) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import platformdirs
 
-__all__ = ["c_compiler", "data_dir", "debug", "default_threads", "store_path"]
+__all__ = ["c_compiler", "data_dir", "debug", "default_threads", "freeze_collector", "store_path"]
 
 
 def data_dir() -> Path:
@@ -28,6 +28,12 @@ def default_threads() -> int:
 def debug() -> bool:
     """Whether errors show their traceback: TIRGYM_DEBUG set to anything but "" or "0"."""
     return os.environ.get("TIRGYM_DEBUG", "") not in ("", "0")
+
+
+def freeze_collector() -> bool:
+    """Whether what the compiler's import leaves is kept from the garbage collector, which is faster:
+    TIRGYM_GC_FREEZE set to anything but "0"."""
+    return os.environ.get("TIRGYM_GC_FREEZE", "1") != "0"
 
 
 def c_compiler() -> str | None:
