@@ -43,7 +43,7 @@ MEASURED_BATCH = 20
 """Programs that the measured section hands over together."""
 SETTLING = 2
 """Programs for each of two workers before anything is counted."""
-PHASES = ("apply", "walk", "mask", "key", "cost", "encode", "observe")
+PHASES = ("apply", "walk", "mask", "cost", "encode", "observe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _play(env: ScheduleEnv, rng: np.random.Generator, seed: int, played: _Played
         _, _, _, truncated, info = env.step(legal[rng.integers(len(legal))])
         nest = cast(_TensorIR, env.program).nest
         played.steps += 1
-        played.loops += len(nest.loops)
+        played.loops += nest.size
         played.blocks += len(nest.blocks)
         if number == place:
             played.kept.append((before, env.program.steps[-1]))
@@ -220,7 +220,6 @@ def _phases(env: ScheduleEnv, kernels: Sequence[str], episodes: int) -> dict[str
             program = clocked("apply", program.apply, transform)
             clocked("walk", getattr, program, "nest")
             mask = clocked("mask", program.legal_mask, env.vocabulary)
-            clocked("key", getattr, program, "ir_key")
             clocked("cost", cost.predict_us, program)
             graph = clocked("encode", encoder_for(program.dialect).encode, program)
             clocked("observe", form.observe, program, graph, env.action_space.mask(mask))

@@ -83,10 +83,11 @@ class Episode:
 def make_info(episode: Episode, overflow: int) -> dict[str, Any]:
     """The `info` of a reset or step: always the same keys, types and shapes.
 
-    `action_mask` (n,) int8 is a new array. `speedup` is over the unscheduled program, as far as the
-    reward has paid it (predicted, with a static reward); `verified` is 1 once the final program
-    passed every regime; `trials` counts different machine code; `overflow` counts the nodes and
-    edges that the observation has no room for.
+    `action_mask` (n,) int8 is a new array. `ir_key` is that of the final program, "" before the
+    episode is over, since hashing would take a twentieth of each step. `speedup` is over the
+    unscheduled program, as far as the reward has paid it (predicted, with a static reward);
+    `verified` is 1 once the final program passed every regime; `trials` counts different machine
+    code; `overflow` counts the nodes and edges that the observation has no room for.
     """
     last, view = episode.last, episode.view
     return {
@@ -96,7 +97,7 @@ def make_info(episode: Episode, overflow: int) -> dict[str, Any]:
         "legal": int(last.legal),
         "status": last.status,
         "message": last.message,
-        "ir_key": view.program.ir_key,
+        "ir_key": view.program.ir_key if episode.over else "",
         "code_key": last.code_key,
         "speedup": float(episode.reward.speedup),
         "best_speedup": float(episode.best_speedup),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tirgym.harness.static_body import loaded
 from tirgym.harness.static_ops import BlockOps, block_ops
-from tirgym.harness.tensorir.nest import Access, BlockFacts, Linear, NodeCache, linear
+from tirgym.harness.tensorir.nest import Access, BlockFacts, Linear, linear
 
 __all__ = [
     "AccessPlan",
@@ -67,41 +67,11 @@ class AccessPlan(NamedTuple):
     """reads, then writes"""
 
 
-_BY_NODE = NodeCache(1 << 11)
-_PLANS = NodeCache(1 << 11)
-_VARIANTS = 64
-"""Plans kept for one body."""
-
-
 def access_plan(facts: BlockFacts) -> AccessPlan:
-    """The plan of a block; cached by node, and shared between blocks that read and write alike."""
-    node = facts.node
-    hit = _BY_NODE.entries.get(hash(node))
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
-    body = node.body
-    shared = _PLANS.entries.get(hash(body))
-    known = shared if shared is not None else _PLANS.put(body, {})
-    key = (
-        facts.iter_handles,
-        facts.has_init,
-        len(facts.reads),
-        tuple([_access_key(access) for access in (*facts.reads, *facts.writes)]),
-    )
-    found = known.get(key)
-    if found is None and len(known) >= _VARIANTS:
-        known.clear()
-    if found is None:
-        found = known[key] = (
-            node,
-            _make_plan(facts),
-        )  # the node keeps its buffers' handles their own
-    return _BY_NODE.put(node, found[1])  # type: ignore[no-any-return]
-
-
-def _access_key(access: Access) -> tuple[Any, ...]:
-    region = [(tuple(s.coefficients.items()), s.exact, extent) for s, extent in access.region]
-    return (access.buffer.handle, *region)
+    """The plan of a block; kept with its notes."""
+    if facts.notes.plan is None:
+        facts.notes.plan = _make_plan(facts)
+    return facts.notes.plan  # type: ignore[no-any-return]
 
 
 def _make_plan(facts: BlockFacts) -> AccessPlan:

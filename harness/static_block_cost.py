@@ -1,4 +1,4 @@
-"""`BlockCost`: what one block of a loop nest costs, shared between blocks that do the same."""
+"""`BlockCost`: what one block of a loop nest costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tirgym.harness.tensorir.nest import (
     VECTORIZED,
     Linear,
     NestPart,
-    NodeCache,
     Placement,
 )
 
@@ -71,28 +70,21 @@ def _accesses(
     return compacted(accesses, tuple([shape[0] for shape in around[::-1]]), dict(private))
 
 
-_COSTS = NodeCache(1 << 12)
-
-
 def block_cost(
     place: Placement, around: Around, private: Privates, core: CoreModel, target: Target
 ) -> BlockCost:
-    """The cost of a block in the loops `around`; `core` is that of `target`.
-
-    TVM makes new nodes for many blocks that stay as they were, so it is cached by what it depends on.
-    """
+    """The cost of a block in the loops `around`; `core` is that of `target`. The last one is kept."""
+    key = (around, private, target.arch, target.num_threads)
+    kept = place.notes.cost
+    if kept is not None and kept[0] == key:
+        return kept[1]  # type: ignore[no-any-return]
     plan = access_plan(place.facts)
-    arch, threads = target.arch, target.num_threads
-    key = (id(plan), place.has_predicate, around, private, place.terms, arch, threads)
-    hit = _COSTS.entries.get(key)
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
     shapes = [LoopShape(*shape) for shape in around]
     accesses = _accesses(plan, place.bindings, around, private)
     issue = issue_cycles(shapes, accesses, plan.ops, plan.has_init, place.has_predicate, core)
     made = BlockCost(
         cycles=issue.cycles,
-        busiest=issue.cycles / _speedup(around, threads),
+        busiest=issue.cycles / _speedup(around, target.num_threads),
         registers=issue.registers,
         touched=footprints(accesses, [(shape[0], shape[1]) for shape in around]),
         plan=plan,
@@ -102,7 +94,8 @@ def block_cost(
         private=private,
         core=core,
     )
-    return _COSTS.put_at(key, plan, made)  # type: ignore[no-any-return]
+    place.notes.cost = key, made
+    return made
 
 
 def around_blocks(part: NestPart) -> list[Around]:

@@ -149,7 +149,7 @@ def _children(node: Any) -> Iterator[Any]:
             yield from elements(array)
 
 
-_FACTS = NodeCache(1 << 11)
+_FACTS = NodeCache()
 
 
 def body_facts(block: Any) -> BodyFacts:
@@ -162,7 +162,7 @@ def body_facts(block: Any) -> BodyFacts:
     return _FACTS.put(block, collector.facts())  # type: ignore[no-any-return]
 
 
-_LOADS = NodeCache(1 << 11)
+_LOADS = NodeCache()
 
 
 def plain_loads(block: Any) -> tuple[tuple[str, tuple[int, ...], tuple[Any, ...]], ...]:

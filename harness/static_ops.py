@@ -248,7 +248,7 @@ def _parts(expr: Any, kind: type) -> tuple[Any, ...]:
     return () if a is None else (a, expr.b)
 
 
-_OPS = NodeCache(1 << 11)
+_OPS = NodeCache()
 
 
 def block_ops(node: Any) -> BlockOps:

@@ -28,9 +28,9 @@ __all__ = ["TensorIREncoder"]
 
 _WIDTH, _EDGE_WIDTH = len(NODE_FEATURES), len(EDGE_FEATURES)
 _NO_FEATURES = bytes(4 * _EDGE_WIDTH)
-_ORDER = int(EdgeType.ORDER)
+_ORDER = array("i", [EdgeType.ORDER]).tobytes()
 
-_BUFFERS = NodeCache(1 << 10)
+_BUFFERS = NodeCache()
 
 
 @lru_cache(maxsize=64)
@@ -105,11 +105,14 @@ class TensorIREncoder:
         """Types, links and rows: nesting and order of all parts first, then their accesses."""
         first_block = 1 + counts[1]
         first_buffer = first_block + counts[2]
-        types, sources, targets = array("i"), array("i"), array("i")
-        more_types, more_sources, more_targets = array("i"), array("i"), array("i")
+        sources: list[int] = []
+        targets: list[int] = []
+        more_sources: list[int] = []
+        more_targets: list[int] = []
+        types: list[bytes] = []
         rows: list[bytes] = []
         before = 0
-        for view, (part, _, _, loop, block) in zip(views, program.nest.parts, strict=True):
+        for view, (part, _, _, _, loop, block) in zip(views, program.nest.parts, strict=True):
             node = [0, *range(1 + loop, 1 + loop + view.loops)]
             node += range(first_block + block, first_block + block + len(part.blocks))
             if before and view.tops[0]:
@@ -119,21 +122,21 @@ class TensorIREncoder:
                 rows.append(_NO_FEATURES)
             before = node[view.tops[1]] or before
             kinds, ends, heads = view.structure
-            types.extend(kinds)
-            sources.extend(map(node.__getitem__, ends))
-            targets.extend(map(node.__getitem__, heads))
+            types.append(kinds)
             rows.append(view.structure_rows)
+            sources += [node[end] for end in ends]
+            targets += [node[head] for head in heads]
             node += [first_buffer + number[handle] for handle in view.handles]
-            kinds, ends, heads = view.accesses
-            more_types.extend(kinds)
-            more_sources.extend(map(node.__getitem__, ends))
-            more_targets.extend(map(node.__getitem__, heads))
+            _, ends, heads = view.accesses
+            more_sources += [node[end] for end in ends]
+            more_targets += [node[head] for head in heads]
+        types += [view.accesses.types for view in views]
         rows += [view.access_rows for view in views]
-        links = b"".join((sources, more_sources, targets, more_targets))
+        links = array("i", sources + more_sources + targets + more_targets)
         edges = np.frombuffer(b"".join(rows), np.float32).reshape(-1, _EDGE_WIDTH)
         return (
-            np.frombuffer(b"".join((types, more_types)), np.int32),
-            np.frombuffer(links, np.int32).reshape(2, -1),
+            np.frombuffer(b"".join(types), np.int32),
+            np.frombuffer(links.tobytes(), np.int32).reshape(2, -1),
             edges,
         )
 

@@ -1,7 +1,4 @@
-"""`BlockView`: the part of the graph that a TensorIR block and its bindings decide alone.
-
-Cached by node, which TVM shares between schedule copies.
-"""
+"""`BlockView`: the part of the graph that a TensorIR block and its bindings decide alone."""
 
 from __future__ import annotations
 
@@ -9,22 +6,15 @@ import math
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import tvm.tirx as tx
-from tvm.ir.expr import Call, Expr, TensorLoad
-
-from tirgym.harness.static_accesses import access_plan
-from tirgym.harness.static_ops import elements
+from tirgym.harness.tensorir.body_view import body_view
 from tirgym.harness.tensorir.nest import (
     REDUCE,
     SPATIAL,
-    Access,
     BlockFacts,
     Buffer,
     Linear,
-    NodeCache,
     Placement,
 )
 from tirgym.spaces.graph import BOUND, COLUMNS, EDGE_FEATURES, NODE_FEATURES, EdgeType, NodeType
@@ -34,8 +24,6 @@ __all__ = ["BlockShared", "BlockView", "block_row", "block_view", "log_of", "nod
 _LOG_TABLE = 1 << 14
 _LOG = [math.log2(1 + x) / 16 for x in range(_LOG_TABLE)]
 _READ_STRIDE, _WRITE_STRIDE = int(EdgeType.READ_STRIDE), int(EdgeType.WRITE_STRIDE)
-_NO_STRIDE = (0.0, True)
-_ROW = f"{len(NODE_FEATURES)}f"
 
 
 def log_of(x: float) -> float:
@@ -45,12 +33,24 @@ def log_of(x: float) -> float:
     return min(math.log2(1 + max(x, 0)) / 16, BOUND)
 
 
+def _packed(kind: NodeType) -> tuple[bytes, struct.Struct, bytes]:
+    """The row of a node of a kind: what stands before its features, they, and what stands behind."""
+    columns, before = COLUMNS[kind], [0.0] * COLUMNS[kind].start
+    before[kind] = 1.0
+    after = len(NODE_FEATURES) - columns.stop
+    features = struct.Struct(f"{columns.stop - columns.start}f")
+    return struct.pack(f"{len(before)}f", *before), features, bytes(4 * after)
+
+
+_PACKED = {kind: _packed(kind) for kind in NodeType}
+
+
 def node_row(kind: NodeType, features: Sequence[float]) -> bytes:
     """The float32 row of a node with the features of its kind, in [-BOUND, BOUND]."""
-    row = [0.0] * len(NODE_FEATURES)
-    row[kind] = 1.0
-    row[COLUMNS[kind]] = [min(max(x, -BOUND), BOUND) for x in features]
-    return struct.pack(_ROW, *row)
+    if max(features) > BOUND or min(features) < -BOUND:
+        features = [min(max(x, -BOUND), BOUND) for x in features]
+    before, row, after = _PACKED[kind]
+    return before + row.pack(*features) + after
 
 
 class BlockShared(NamedTuple):
@@ -65,15 +65,15 @@ class BlockShared(NamedTuple):
     """block features after `exact_bindings`"""
     reads: int
     """number of read regions"""
-    accesses: tuple[Access, ...]
-    """each read, then each write"""
     buffers: tuple[Buffer, ...]
+    """accessed by each read, then by each write"""
     handles: tuple[int, ...]
     """of `buffers`"""
-    straight: tuple[bool, ...]
-    """whether the starts of each access are linear"""
+    moves: tuple[tuple[bool, tuple[tuple[int, float], ...]], ...]
+    """for each access whether its starts are linear, and the iterators (by number) that move it with
+    how far, in elements"""
     edge_types: tuple[int, ...]
-    edge_rows: tuple[tuple[float, ...], ...]
+    edge_rows: bytes
 
 
 class BlockView(NamedTuple):
@@ -100,58 +100,41 @@ class BlockView(NamedTuple):
     """filled by `block_row`"""
 
 
-_SHARED = NodeCache(1 << 10)
-"""By identity of the access plan, which is kept alive, and what else the features show."""
-_VIEWS = NodeCache(1 << 10)
-"""By identity of the shared part, which is kept alive, and the bindings."""
-
-_PLACE: dict[type, int] = {
-    tx.Add: 0,
-    tx.Sub: 0,
-    tx.Mul: 1,
-    tx.Div: 2,
-    tx.FloorDiv: 2,
-    tx.Mod: 2,
-    tx.FloorMod: 2,
-    Call: 3,
-    **dict.fromkeys((tx.Max, tx.Min, tx.Select), 4),
-    **dict.fromkeys((tx.LT, tx.LE, tx.GT, tx.GE, tx.EQ, tx.NE, tx.And, tx.Or, tx.Not), 4),
-    TensorLoad: 5,
+_PLACE: dict[str, int] = {
+    **dict.fromkeys(("Add", "Sub"), 0),
+    "Mul": 1,
+    **dict.fromkeys(("Div", "FloorDiv", "Mod", "FloorMod"), 2),
+    "Call": 3,
+    **dict.fromkeys(("Max", "Min", "Select"), 4),
+    **dict.fromkeys(("LT", "LE", "GT", "GE", "EQ", "NE", "And", "Or", "Not"), 4),
+    "TensorLoad": 5,
 }
-_BINARY = frozenset(_PLACE) - {tx.Not, tx.Select, Call, TensorLoad}
-_LEAVES = frozenset((tx.Var, tx.IntImm, tx.FloatImm))
-_CHILDREN = ("a", "value", "condition", "true_value", "false_value", "body")
-_NODES = (Expr, tx.Stmt)
+"""Place of each kind of expression among the six counts of operations."""
 
 
-def _count(node: Any, counts: list[int]) -> None:
-    """Add the operations under `node`, index expressions apart, to `counts`."""
-    kind = type(node)
-    if kind in _LEAVES:
-        return
-    place = _PLACE.get(kind)
-    if place is not None:
-        counts[place] += 1
-    if kind in _BINARY:
-        _count(node.a, counts)
-        _count(node.b, counts)
-    elif kind is tx.BufferStore:
-        _count(node.value, counts)
-    elif kind is Call or kind is tx.SeqStmt:
-        for child in elements(node.args if kind is Call else node.seq):
-            if isinstance(child, _NODES):
-                _count(child, counts)
-    elif kind is not TensorLoad:
-        for name in _CHILDREN:
-            child = getattr(node, name, None)
-            if isinstance(child, _NODES):
-                _count(child, counts)
+def _operations(facts: BlockFacts) -> tuple[float, ...]:
+    counts = [0] * 6
+    for kind, count in body_view(facts.node).kinds:
+        place = _PLACE.get(kind)
+        if place is not None:
+            counts[place] += count
+    return tuple([min(count / 8, BOUND) for count in counts])
+
+
+_EDGE = struct.Struct(f"{len(EDGE_FEATURES)}f")
 
 
 @lru_cache(maxsize=4096)
-def _stride_row(stride: float, exact: bool) -> tuple[float, ...]:
+def _stride_row(stride: float, exact: bool) -> bytes:
     size = abs(stride)
-    return (log_of(size), float(stride < 0), float(size == 1), float(size == 0), float(exact), 0.0)
+    return _EDGE.pack(
+        log_of(size), float(stride < 0), float(size == 1), float(size == 0), float(exact), 0.0
+    )
+
+
+@lru_cache(maxsize=4096)
+def _region_row(exact: bool, elements: int) -> bytes:
+    return _EDGE.pack(0.0, 0.0, 0.0, 0.0, float(exact), log_of(elements))
 
 
 def _moved_by(facts: BlockFacts, bindings: tuple[Linear, ...], kind: int) -> tuple[int, ...]:
@@ -161,19 +144,18 @@ def _moved_by(facts: BlockFacts, bindings: tuple[Linear, ...], kind: int) -> tup
 
 
 def _make_shared(facts: BlockFacts) -> BlockShared:
-    counts = [0] * 6
-    _count(facts.node.body, counts)
     accesses = (*facts.reads, *facts.writes)
     reads = len(facts.reads)
-    rows: list[tuple[float, ...]] = []
-    straight: list[bool] = []
+    rows: list[bytes] = []
+    moves = []
     for access in accesses:
         elements, fixed, exact = 1, True, True
         for start, extent in access.region:
             elements *= max(extent, 1)
             fixed, exact = fixed and extent > 0, exact and start.exact
-        rows.append((0.0, 0.0, 0.0, 0.0, float(exact and fixed), log_of(elements)))
-        straight.append(exact)
+        rows.append(_region_row(exact and fixed, elements))
+        strides = [(i, access.strides.get(handle)) for i, handle in enumerate(facts.iter_handles)]
+        moves.append((exact, tuple([(i, stride) for i, stride in strides if stride is not None])))
     return BlockShared(
         log_instances=log_of(math.prod(facts.iter_extents)),
         head=(
@@ -184,55 +166,45 @@ def _make_shared(facts: BlockFacts) -> BlockShared:
             float(facts.has_init),
         ),
         annotated=float(facts.annotated),
-        operations=tuple(min(count / 8, BOUND) for count in counts),
+        operations=_operations(facts),
         reads=reads,
-        accesses=accesses,
-        buffers=tuple(access.buffer for access in accesses),
-        handles=tuple(access.buffer.handle for access in accesses),
-        straight=tuple(straight),
+        buffers=tuple([access.buffer for access in accesses]),
+        handles=tuple([access.buffer.handle for access in accesses]),
+        moves=tuple(moves),
         edge_types=(int(EdgeType.READ),) * reads + (int(EdgeType.WRITE),) * len(facts.writes),
-        edge_rows=tuple(rows),
+        edge_rows=b"".join(rows),
     )
 
 
 def _shared(facts: BlockFacts) -> BlockShared:
-    """What depends on a block alone; kept with it, and shared between blocks that do the same."""
+    """What depends on a block alone; kept with its notes."""
     if facts.notes.shown is None:
-        plan = access_plan(facts)
-        key = (id(plan), facts.iter_types, facts.iter_extents, facts.annotated)
-        found = _SHARED.entries.get(key)
-        facts.notes.shown = found or _SHARED.put_at(key, plan, _make_shared(facts))
+        facts.notes.shown = _make_shared(facts)
     return facts.notes.shown  # type: ignore[no-any-return]
-
-
-def _strides(access: Access, straight: bool, place: Placement) -> dict[int, tuple[float, bool]]:
-    """Elements that one iteration of each loop variable moves `access`, and whether exactly."""
-    found: dict[int, tuple[float, bool]] = {}
-    strides = access.strides
-    for iterator, binding in zip(place.facts.iter_handles, place.bindings, strict=True):
-        step = strides.get(iterator)
-        if step is None:
-            continue
-        for var, coefficient in binding.coefficients.items():
-            before, exact = found.get(var, _NO_STRIDE)
-            found[var] = before + step * coefficient, exact and straight and binding.exact
-    return found
 
 
 def _make_view(place: Placement, shared: BlockShared) -> BlockView:
     facts, bindings = place.facts, place.bindings
-    types, rows = list(shared.edge_types), list(shared.edge_rows)
+    types, rows = list(shared.edge_types), [shared.edge_rows]
     variables: list[int] = []
     moved: list[int] = []
-    for number, access in enumerate(shared.accesses):
-        kind = _READ_STRIDE if number < shared.reads else _WRITE_STRIDE
-        found = _strides(access, shared.straight[number], place)
-        for var, (stride, exact) in found.items():
-            types.append(kind)
-            variables.append(var)
-            moved.append(number)
-            rows.append(_stride_row(stride, exact))
-    exact_bindings = float(all(binding.exact for binding in bindings))
+    for number, (straight, moves) in enumerate(shared.moves):
+        strides: dict[int, float] = {}
+        bent: set[int] = set()
+        for iterator, step in moves:
+            binding = bindings[iterator]
+            for var, coefficient in binding.coefficients.items():
+                strides[var] = strides.get(var, 0.0) + step * coefficient
+            if not (straight and binding.exact):
+                bent.update(binding.coefficients)
+        types += [_READ_STRIDE if number < shared.reads else _WRITE_STRIDE] * len(strides)
+        variables += strides
+        moved += [number] * len(strides)
+        rows += [_stride_row(stride, var not in bent) for var, stride in strides.items()]
+    exact_bindings = 1.0
+    for binding in bindings:
+        if not binding.exact:
+            exact_bindings = 0.0
     return BlockView(
         shared=shared,
         head=(*shared.head, 1.0 if place.has_predicate else 0.0, shared.annotated),
@@ -240,7 +212,7 @@ def _make_view(place: Placement, shared: BlockShared) -> BlockView:
         stride_vars=tuple(variables),
         stride_accesses=tuple(moved),
         edge_types=tuple(types),
-        edge_rows=struct.pack(f"{len(EDGE_FEATURES) * len(rows)}f", *chain.from_iterable(rows)),
+        edge_rows=b"".join(rows),
         spatial=_moved_by(facts, bindings, SPATIAL),
         reduce=_moved_by(facts, bindings, REDUCE),
         rows={},
@@ -248,16 +220,9 @@ def _make_view(place: Placement, shared: BlockShared) -> BlockView:
 
 
 def block_view(place: Placement) -> BlockView:
-    """What depends on a block and its bindings alone; kept with the placement.
-
-    Shared between blocks that do the same, since TVM makes new nodes for many that stay as they
-    were.
-    """
+    """What depends on a block and its bindings alone; kept with its notes."""
     if place.notes.shown is None:
-        shared = _shared(place.facts)
-        key = (id(shared), place.has_predicate, place.terms)
-        found = _VIEWS.entries.get(key)
-        place.notes.shown = found or _VIEWS.put_at(key, shared, _make_view(place, shared))
+        place.notes.shown = _make_view(place, _shared(place.facts))
     return place.notes.shown  # type: ignore[no-any-return]
 
 

@@ -7,6 +7,7 @@ come its loops, its blocks, and the buffers that they access.
 
 from __future__ import annotations
 
+from array import array
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -24,6 +25,15 @@ _NO_FEATURES = bytes(4 * len(EDGE_FEATURES))
 _NESTING, _ORDER = int(EdgeType.NESTING), int(EdgeType.ORDER)
 
 
+class Edges(NamedTuple):
+    """Edges between the nodes of a part."""
+
+    types: bytes
+    """int32"""
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
+
+
 class PartView(NamedTuple):
     """Rows and edges of one part."""
 
@@ -38,10 +48,10 @@ class PartView(NamedTuple):
     """handles of those that are written"""
     tops: tuple[int, int]
     """the first and the last child of the hardware node"""
-    structure: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-    """types, sources and targets of the nesting and order edges, in pre-order"""
-    accesses: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-    """types, sources and targets of the reads, writes and strides, block by block"""
+    structure: Edges
+    """nesting and order edges, in pre-order"""
+    accesses: Edges
+    """reads, writes and strides, block by block"""
     structure_rows: bytes
     access_rows: bytes
 
@@ -79,14 +89,12 @@ def _make(part: NestPart) -> PartView:
         tops,
         structure,
         _accesses(part, views, list(buffers)),
-        _NO_FEATURES * len(structure[0]),
+        _NO_FEATURES * len(structure.sources),
         b"".join([view.edge_rows for view in views]),
     )
 
 
-def _accesses(
-    part: NestPart, views: list[BlockView], handles: list[int]
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def _accesses(part: NestPart, views: list[BlockView], handles: list[int]) -> Edges:
     loop_node = {variable: 1 + i for i, variable in enumerate(part.variables)}
     first_block = 1 + len(part.variables)
     first_buffer = first_block + len(views)
@@ -104,12 +112,10 @@ def _accesses(
         targets += [node] * reads
         targets += at[reads:]
         targets += [at[access] for access in view.stride_accesses]
-    return tuple(types), tuple(sources), tuple(targets)
+    return Edges(array("i", types).tobytes(), tuple(sources), tuple(targets))
 
 
-def _structure(
-    chains: tuple[tuple[int, ...], ...], loops: int
-) -> tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], tuple[int, int]]:
+def _structure(chains: tuple[tuple[int, ...], ...], loops: int) -> tuple[Edges, tuple[int, int]]:
     """Nesting and order edges, and the first and the last child of the hardware node."""
     types: list[int] = []
     sources: list[int] = []
@@ -138,7 +144,8 @@ def _structure(
         targets += path
         for inner, below in pairwise(path):
             last[inner] = below
-    return (tuple(types), tuple(sources), tuple(targets)), (first, last.get(0, 0))
+    edges = Edges(array("i", types).tobytes(), tuple(sources), tuple(targets))
+    return edges, (first, last.get(0, 0))
 
 
 def _loop_rows(part: NestPart, views: list[BlockView]) -> tuple[list[bytes], list[int]]:

@@ -1,21 +1,23 @@
 """`BlockFacts` and `Placement`: what a block node, alone and with its bindings, says.
 
 TVM shares both nodes between schedule copies as long as a block is not touched, and where it makes a
-new one with the same content it shares what is inside. What modules find out about a content is kept
-in slots of one record: no look-up, and few containers for the garbage collector.
+new one with the same content it shares what is inside. So a program takes over from the one that it
+was made from what it shares with that. What modules find out about a content is kept in slots of one
+record: no look-up, and nothing to visit for Python's garbage collector once the programs are gone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tvm.tirx import IntImm
 
-from tirgym.harness.tensorir.linear import Linear, binding_key, linear
+from tirgym.harness.tensorir.linear import Linear, linear
 from tirgym.harness.tensorir.node_cache import NodeCache, array_size, items, map_size
 
-__all__ = ["Access", "BlockFacts", "Buffer", "Placement", "block_facts", "placement"]
+__all__ = ["Access", "BlockFacts", "Buffer", "Placement", "placement"]
 
 
 class Buffer(NamedTuple):
@@ -44,6 +46,8 @@ class Access(NamedTuple):
 class BlockNotes:
     """What was found out about blocks of one content, by whom: None until then."""
 
+    content: tuple[Any, ...]
+    """handles of what is inside, the same for all blocks of the content"""
     view: Any = None
     """`block_view`"""
     form: Any = None
@@ -59,6 +63,7 @@ class BlockFacts:
     """What depends on a block node alone."""
 
     node: Any
+    handle: int
     name: str
     iter_handles: tuple[int, ...]
     iter_types: tuple[int, ...]
@@ -75,8 +80,11 @@ class BlockFacts:
 class PlacementNotes:
     """What was found out about blocks of one content with their bindings: None until then."""
 
+    content: tuple[Any, ...]
     view: Any = None
     """`block_view`"""
+    cost: Any = None
+    """`static_block_cost`"""
     shown: Any = None
     """the encoder of graphs"""
 
@@ -86,23 +94,16 @@ class Placement:
     """A block with its bindings: what depends on an `SBlockRealize` alone."""
 
     realize: Any
+    handle: int
     facts: BlockFacts
     bindings: tuple[Linear, ...]
     """value of each iterator as a linear form of loop variables"""
     has_predicate: bool
-    terms: tuple[Any, ...]
-    """what of `bindings` matters, constants apart, as a key of plain tuples"""
     notes: PlacementNotes
     """shared by all blocks of the same content and bindings"""
 
 
-_FACTS = NodeCache(1 << 11)
-_BUFFERS = NodeCache(1 << 10)
-_ACCESSES = NodeCache(1 << 12)
-_ITERS = NodeCache(1 << 11)
-_PLACED = NodeCache(1 << 11)
-_SAME_FACTS = NodeCache(1 << 11)
-_SAME_PLACED = NodeCache(1 << 11)
+_BUFFERS = NodeCache()
 
 
 def _buffer(node: Any) -> Buffer:
@@ -121,10 +122,7 @@ def _buffer(node: Any) -> Buffer:
 
 
 def _access(region: Any) -> Access:
-    """One region, cached by node: TVM shares those of one buffer when it replaces another."""
-    hit = _ACCESSES.entries.get(hash(region))
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
+    """One region."""
     buffer = _buffer(region.source)
     found = []
     for part in items(region.region):
@@ -137,40 +135,35 @@ def _access(region: Any) -> Access:
         for handle, coefficient in start.coefficients.items():
             strides[handle] = strides.get(handle, 0.0) + coefficient * step
         step *= size
-    return _ACCESSES.put(region, Access(buffer, ranges, strides))  # type: ignore[no-any-return]
+    return Access(buffer, ranges, strides)
 
 
 def _iterators(array: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Handles, types and extents of the iterators of a block; cached by array."""
-    handle = array.__chandle__()  # its hash would be that of its elements
-    hit = _ITERS.entries.get(handle)
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
+    """Handles, types and extents of the iterators of a block."""
     iters = items(array)
-    made = (
+    return (
         tuple([hash(iv.var) for iv in iters]),
         tuple([int(iv.iter_type) for iv in iters]),
         tuple([int(iv.dom.extent) for iv in iters]),
     )
-    return _ITERS.put_at(handle, array, made)  # type: ignore[no-any-return]
 
 
-def block_facts(node: Any) -> BlockFacts:
-    """What depends on the block node alone; cached by node."""
-    hit = _FACTS.entries.get(hash(node))
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
-    iterators, reads, writes, init = (
-        node.iter_vars,
-        items(node.reads),
-        items(node.writes),
-        node.init,
-    )
-    annotations, matched, name = node.annotations, node.match_buffers, str(node.name_hint)
-    annotated = map_size(annotations) > 0
+_REGIONS = 8
+"""Place of the first region in the content of a block."""
+
+
+def _block_facts(node: Any, before: Sequence[Placement]) -> BlockFacts:
+    """What depends on the block node alone; `before` holds blocks that it may share with."""
+    handle = hash(node)
+    for place in before:
+        if place.facts.handle == handle:
+            return place.facts
+    reads, writes, init = items(node.reads), items(node.writes), node.init
+    iterators, annotations, matched = node.iter_vars, node.annotations, node.match_buffers
+    annotated, name = map_size(annotations) > 0, str(node.name_hint)
     content = (
         name,
-        iterators.__chandle__(),
+        iterators.__chandle__(),  # its hash would be that of its elements
         hash(node.body),
         0 if init is None else hash(init),
         annotations.__chandle__() if annotated else 0,
@@ -180,50 +173,59 @@ def block_facts(node: Any) -> BlockFacts:
         *map(hash, reads),
         *map(hash, writes),
     )
-    same = _SAME_FACTS.entries.get(content)
-    if same is None:
-        made = BlockFacts(
-            node,
-            name,
-            *_iterators(iterators),
-            tuple([_access(r) for r in reads]),
-            tuple([_access(r) for r in writes]),
-            init is not None,
-            annotated,
-            BlockNotes(),
-        )
-        _SAME_FACTS.put_at(content, node, made)
+    like: BlockFacts | None = None
+    for place in before:
+        old = place.facts
+        if old.name == name:
+            like = old
+            if old.notes.content == content:
+                return BlockFacts(
+                    node,
+                    handle,
+                    name,
+                    old.iter_handles,
+                    old.iter_types,
+                    old.iter_extents,
+                    old.reads,
+                    old.writes,
+                    old.has_init,
+                    old.annotated,
+                    old.notes,
+                )
+    regions: dict[int, Access] = {}
+    if like is not None:
+        handles = like.notes.content[_REGIONS:]
+        regions.update(zip(handles, (*like.reads, *like.writes), strict=True))
+    if like is not None and like.notes.content[1] == content[1]:
+        known = like.iter_handles, like.iter_types, like.iter_extents
     else:
-        made = BlockFacts(
-            node,
-            name,
-            same.iter_handles,
-            same.iter_types,
-            same.iter_extents,
-            same.reads,
-            same.writes,
-            same.has_init,
-            same.annotated,
-            same.notes,
-        )
-    return _FACTS.put(node, made)  # type: ignore[no-any-return]
+        known = _iterators(iterators)
+    return BlockFacts(
+        node,
+        handle,
+        name,
+        *known,
+        tuple([regions.get(hash(region)) or _access(region) for region in reads]),
+        tuple([regions.get(hash(region)) or _access(region) for region in writes]),
+        init is not None,
+        annotated,
+        BlockNotes(content),
+    )
 
 
-def placement(realize: Any) -> Placement:
-    """A block with its bindings; cached by node."""
-    hit = _PLACED.entries.get(hash(realize))
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
-    facts, values, predicate = block_facts(realize.block), realize.iter_values, realize.predicate
+def placement(realize: Any, before: Sequence[Placement] = ()) -> Placement:
+    """A block with its bindings; `before` holds blocks that it may share with."""
+    handle = hash(realize)
+    for place in before:
+        if place.handle == handle:
+            return place
+    facts = _block_facts(realize.block, before)
+    values, predicate = realize.iter_values, realize.predicate
     content = (id(facts.notes), values.__chandle__(), hash(predicate))
-    same = _SAME_PLACED.entries.get(content)
-    if same is None:
-        bindings = tuple([linear(value) for value in items(values)])
-        guarded = type(predicate) is not IntImm
-        terms = tuple([binding_key(binding) for binding in bindings])
-        made = Placement(realize, facts, bindings, guarded, terms, PlacementNotes())
-        _SAME_PLACED.put_at(content, realize, made)
-    else:
-        guarded = same.has_predicate
-        made = Placement(realize, facts, same.bindings, guarded, same.terms, same.notes)
-    return _PLACED.put(realize, made)  # type: ignore[no-any-return]
+    for place in before:
+        if place.notes.content == content:
+            guarded, bindings = place.has_predicate, place.bindings
+            return Placement(realize, handle, facts, bindings, guarded, place.notes)
+    bindings = tuple([linear(value) for value in items(values)])
+    guarded = type(predicate) is not IntImm
+    return Placement(realize, handle, facts, bindings, guarded, PlacementNotes(content))

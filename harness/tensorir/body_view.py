@@ -49,11 +49,13 @@ class BodyView(NamedTuple):
     """loads written down, by buffer handle"""
     calls: tuple[tuple[str, str], ...]
     """operator name and dtype of each call"""
+    kinds: tuple[tuple[str, int], ...]
+    """types of the nodes outside of index expressions, leaves apart, with their numbers"""
     named: bool
     """holds named values (`Let`), which a program may define once"""
 
 
-_BODIES = NodeCache(1 << 11)
+_BODIES = NodeCache()
 
 _LEAVES = frozenset({Var, IntImm, FloatImm})
 _PLAIN = frozenset({int, float, bool, str, type(None)})
@@ -103,10 +105,11 @@ class _Scan:
         self.size = 0
         self.loads: dict[int, int] = {}
         self.calls: list[tuple[str, str]] = []
+        self.kinds: dict[type, int] = {}
         self.named = False
         self.mirrored: set[int] = set()
 
-    def add(self, stack: list[Any]) -> None:
+    def add(self, stack: list[Any], in_index: bool = False) -> None:
         """Count the nodes in `stack` and all below them."""
         while stack:
             node = stack.pop()
@@ -114,27 +117,32 @@ class _Scan:
             kind = type(node)
             if kind in _LEAVES:
                 continue
-            children = _children(node, kind)
+            if not in_index:
+                self.kinds[kind] = self.kinds.get(kind, 0) + 1
             if kind is TensorLoad:
                 source = hash(node.source)
                 self.loads[source] = self.loads.get(source, 0) + 1
-                self.indexed(source, children)
-            elif kind is BufferStore:
+                self.indexed(source, items(node.indices))
+                continue
+            if kind is BufferStore:
                 self.indexed(hash(node.buffer), items(node.indices))
-            elif kind is Call:
+                stack.append(node.value)
+                continue
+            if kind is Call:
                 self.calls.append((str(getattr(node.op, "name", "")), str(node.ty)))
             elif kind is Let:
                 self.named = True
-            stack += children
+            stack += _children(node, kind)
 
     def indexed(self, buffer: int, indices: list[Any]) -> None:
-        """Note an access of `buffer` whose index falls while an iterator rises."""
+        """Count the indices of an access of `buffer`; note one that falls while an iterator rises."""
         for index in indices:
-            if (
-                type(index) not in _LEAVES
-                and min(linear(index).coefficients.values(), default=0) < 0
-            ):
+            if type(index) in _LEAVES:
+                self.size += 1
+                continue
+            if min(linear(index).coefficients.values(), default=0) < 0:
                 self.mirrored.add(buffer)
+            self.add([index], True)
 
 
 def body_view(block: Any) -> BodyView:
@@ -150,10 +158,8 @@ def body_view(block: Any) -> BodyView:
         target = hash(body.buffer)
         scan.add([body.value])
         own_loads = scan.loads.get(target, 0)
-        indices = items(body.indices)
-        scan.indexed(target, indices)
         scan.size += 1
-        scan.add(indices)
+        scan.indexed(target, items(body.indices))
     else:
         scan.add([body])
     parts = items(body.seq) if type(body) is SeqStmt else [body]
@@ -166,6 +172,7 @@ def body_view(block: Any) -> BodyView:
         mirrored=frozenset(scan.mirrored) if scan.mirrored else NO_VARIABLES,
         loads=scan.loads,
         calls=tuple(scan.calls),
+        kinds=tuple([(kind.__name__, count) for kind, count in scan.kinds.items()]),
         named=scan.named,
     )
     return _BODIES.put(body, made)  # type: ignore[no-any-return]

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tirgym.harness.tensorir.block_view import BlockView
-from tirgym.harness.tensorir.nest import SPATIAL, BlockFacts, Placement
-from tirgym.harness.tensorir.node_cache import NodeCache
+from tirgym.harness.tensorir.nest import SPATIAL, BlockFacts, LoopNest, Placement
 
 __all__ = ["Exchange", "exchange_of"]
 
@@ -22,14 +21,16 @@ and the iterators of the consumer in that index with their coefficients (absolut
 
 
 class Exchange:
-    """Sets of blocks are bit sets; one record for all programs of the same blocks in this order."""
+    """Sets of blocks are bit sets; programs made from each other share it as long as it holds."""
 
     __slots__ = (
         "_needs",
         "_read_by",
         "complete",
         "consumers",
+        "content",
         "makers",
+        "notes",
         "outputs",
         "overwritten",
         "producers",
@@ -46,7 +47,11 @@ class Exchange:
         placed: Sequence[Placement],
         views: Sequence[BlockView],
         intermediates: frozenset[int],
+        content: tuple[Any, ...],
     ) -> None:
+        self.content = content
+        """identities of the notes of all blocks, which `notes` keeps"""
+        self.notes = [place.facts.notes for place in placed]
         self.writers: dict[int, Blocks] = {}
         """blocks that write each buffer, ascending"""
         self.readers: dict[int, Blocks] = {}
@@ -175,17 +180,12 @@ def _others(buffers: tuple[int, ...], users: dict[int, Blocks], index: int) -> B
     return found if len(found) < 2 else tuple(sorted(found))
 
 
-_EXCHANGES = NodeCache(1 << 10)
-
-
 def exchange_of(
-    placed: Sequence[Placement], views: Sequence[BlockView], intermediates: frozenset[int]
+    nest: LoopNest, placed: Sequence[Placement], views: Sequence[BlockView]
 ) -> Exchange:
-    """The exchange of the blocks `placed`; cached by their contents."""
-    notes = [place.facts.notes for place in placed]
-    key = (intermediates, *map(id, notes))
-    hit = _EXCHANGES.entries.get(key)
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
-    made = Exchange(placed, views, intermediates)
-    return _EXCHANGES.put_at(key, notes, made)  # type: ignore[no-any-return]
+    """The exchange of the blocks `placed` of `nest`, that of an earlier nest if it is the same."""
+    content = (nest.intermediates, *[id(place.facts.notes) for place in placed])
+    known = nest.exchange
+    if known is None or known.content != content:
+        known = nest.exchange = Exchange(placed, views, nest.intermediates, content)
+    return known  # type: ignore[no-any-return]

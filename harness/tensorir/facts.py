@@ -62,7 +62,7 @@ class Facts(LoopFacts):
         """facts of each part, with the numbers of its first loop and its first block"""
         self._join_parts()
         self.intermediates = nest.intermediates
-        exchange = self.exchange = exchange_of(self.placed, self.views, self.intermediates)
+        exchange = self.exchange = exchange_of(nest, self.placed, self.views)
         self.writers, self.readers = exchange.writers, exchange.readers
         self.producers, self.consumers = exchange.producers, exchange.consumers
         self.outputs, self.makers, self.shared = exchange.outputs, exchange.makers, exchange.shared
@@ -82,7 +82,7 @@ class Facts(LoopFacts):
         views: list[BlockView] = []
         placed: list[Placement] = []
         over_loop = over_block = annotated = nested = single = 0
-        serial = parallel = vectorized = unrolled = aligned = affine = local_reduction = 0
+        serial = parallel = vectorized = unrolled = bound = aligned = affine = local_reduction = 0
         for entry in self.nest.parts:
             facts, loop, block = part_facts(entry, self._schedule), entry.loop, entry.block
             self.parts.append((facts, loop, block))
@@ -106,6 +106,7 @@ class Facts(LoopFacts):
             parallel |= facts.parallel << loop
             vectorized |= facts.vectorized << loop
             unrolled |= facts.unrolled << loop
+            bound |= facts.bound << loop
             aligned |= facts.aligned << block
             affine |= facts.affine << block
             local_reduction |= facts.local_reduction << block
@@ -114,7 +115,7 @@ class Facts(LoopFacts):
         self.views, self.placed, self.runs = views, placed, runs
         self.over_loop, self.over_block, self.annotated = over_loop, over_block, annotated
         self.nested, self.single, self.serial, self.parallel = nested, single, serial, parallel
-        self.vectorized, self.unrolled = vectorized, unrolled
+        self.vectorized, self.unrolled, self.bound = vectorized, unrolled, bound
         self.aligned, self.affine, self.local_reduction = aligned, affine, local_reduction
 
     @_Lazy

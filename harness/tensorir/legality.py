@@ -195,7 +195,7 @@ def legal_nodes(program: TensorIRProgram, prototype: Transform) -> int:
     return _legal_nodes(program, plan, prototype, range(asked.bit_length()), asked)
 
 
-_TRIALS = NodeCache(1 << 11)
+_TRIALS = NodeCache()
 
 
 def _tried(program: TensorIRProgram, transform: Transform) -> bool:

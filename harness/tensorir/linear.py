@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 from tvm.ir.expr import TensorLoad
 from tvm.tirx import Add, FloorDiv, FloorMod, IntImm, Mul, Sub, Var
 
-from tirgym.harness.tensorir.node_cache import NodeCache
-
-__all__ = ["NO_VARIABLES", "Linear", "binding_key", "linear"]
+__all__ = ["NO_VARIABLES", "Linear", "linear"]
 
 NO_VARIABLES: frozenset[int] = frozenset()
 """One object for all: Python makes a new empty set each time, which the garbage collector visits."""
@@ -31,9 +29,6 @@ class Linear(NamedTuple):
     def indirect(self) -> bool:
         """Depends on data: a buffer is read inside the expression."""
         return -1 in self.fuzzy
-
-
-_LINEAR = NodeCache(1 << 12)
 
 
 def _collect(
@@ -93,20 +88,7 @@ def linear(expr: Any) -> Linear:
         return _of_variable(hash(expr))
     if kind is IntImm:
         return _of_constant(expr.value)
-    hit = _LINEAR.entries.get(hash(expr))
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
     coefficients: dict[int, float] = {}
     fuzzy: set[int] = set()
     constant = _collect(expr, coefficients, 1.0, fuzzy, False)
-    made = Linear(coefficients, constant, not fuzzy, frozenset(fuzzy) if fuzzy else NO_VARIABLES)
-    return _LINEAR.put(expr, made)  # type: ignore[no-any-return]
-
-
-def binding_key(binding: Linear) -> tuple[Any, ...]:
-    """What of a binding matters, the constant apart, as a key of plain tuples.
-
-    The garbage collector leaves tuples of plain values alone, which sets it would visit each time.
-    """
-    terms = tuple(binding.coefficients.items())
-    return terms if binding.exact else (terms, *binding.fuzzy)
+    return Linear(coefficients, constant, not fuzzy, frozenset(fuzzy) if fuzzy else NO_VARIABLES)

@@ -17,6 +17,7 @@ from tirgym.harness.tensorir.nest import (
     PARALLEL,
     SERIAL,
     SPATIAL,
+    THREAD_BINDING,
     UNROLLED,
     VECTORIZED,
     NestPart,
@@ -84,6 +85,8 @@ class LoopFacts:
     parallel: int
     vectorized: int
     unrolled: int
+    bound: int
+    """thread axes"""
     aligned: int
     """blocks with an annotation"""
     affine: int
@@ -96,11 +99,6 @@ class LoopFacts:
     """reductions with initialisation that are the sole writer"""
     first_init: Sequence[int]
     """first block with an initialisation below each loop, -1 if none"""
-
-    @property
-    def bound(self) -> int:
-        """Loops of other kinds: thread axes."""
-        return self.all_loops & ~(self.serial | self.parallel | self.vectorized | self.unrolled)
 
     def around(self, loops: int) -> int:
         """Loops that are or lie below one of `loops`."""
@@ -133,6 +131,7 @@ class LoopSets(NamedTuple):
     parallel: int
     vectorized: int
     unrolled: int
+    bound: int
     chain: tuple[int, ...]
 
 
@@ -169,6 +168,7 @@ def _loop_sets(shape: Shape) -> LoopSets:
         by_kind[PARALLEL],
         by_kind[VECTORIZED],
         by_kind[UNROLLED],
+        by_kind[THREAD_BINDING],
         tuple([up[chain[-1]] if chain else 0 for chain in shape.block_chains]),
     )
     return shape.sets  # type: ignore[no-any-return]
@@ -195,6 +195,7 @@ class PartFacts(LoopFacts):
         "annotated",
         "below",
         "bit",
+        "bound",
         "chain",
         "extents",
         "first_init",
@@ -247,6 +248,7 @@ class PartFacts(LoopFacts):
             self.parallel,
             self.vectorized,
             self.unrolled,
+            self.bound,
             self.chain,
         ) = _loop_sets(part.shape)
         self._read_blocks(part, entry.blocks, schedule)

@@ -21,7 +21,6 @@ from tirgym.harness.tensorir.block_facts import (
     BlockFacts,
     Buffer,
     Placement,
-    block_facts,
     placement,
 )
 from tirgym.harness.tensorir.linear import Linear, linear
@@ -40,7 +39,6 @@ __all__ = [
     "PlacedPart",
     "Placement",
     "Shape",
-    "block_facts",
     "items",
     "linear",
     "read_nest",
@@ -90,12 +88,14 @@ def _shape(*fields: Any) -> Shape:
 class NestPart:
     """One statement of a function's root and all below it; loops and blocks count from 0.
 
-    One record for all statements of equal content, with slots for what others find out.
+    A program shares this record with the one that it was made from where the content is the same; it
+    has slots for what other modules find out.
     """
 
     __slots__ = (
         "blocks",
         "buffers",
+        "content",
         "cost",
         "extents",
         "facts",
@@ -112,7 +112,10 @@ class NestPart:
         extents: tuple[int, ...],
         unroll_limits: tuple[int, ...],
         blocks: tuple[Placement, ...],
+        content: tuple[Any, ...],
     ) -> None:
+        self.content = content
+        """handles and identities of all that the record depends on"""
         self.shape = shape
         self.variables = variables
         """handle of the variable of each loop"""
@@ -138,6 +141,8 @@ class PlacedPart(NamedTuple):
     part: NestPart
     node: Any
     """the statement"""
+    handle: int
+    """of it"""
     blocks: tuple[Placement, ...]
     loop: int
     """number of its first loop"""
@@ -145,34 +150,31 @@ class PlacedPart(NamedTuple):
     """number of its first block"""
 
 
-_Read = tuple[NestPart, Any, tuple[Placement, ...]]
+_Read = tuple[NestPart, Any, int, tuple[Placement, ...]]
 """The first fields of a `PlacedPart`."""
 
-_PARTS = NodeCache(1 << 11)
-_SAME_PARTS = NodeCache(1 << 11)
 
-
-def _read_part(node: Any, kind: type) -> _Read:
-    """One statement of the root; cached by node."""
-    hit = _PARTS.entries.get(hash(node))
-    if hit is not None:
-        return hit  # type: ignore[no-any-return]
+def _read_part(node: Any, kind: type, before: LoopNest | None) -> _Read:
+    """One statement of the root, taken over from `before` where it is there."""
+    handle = hash(node)
+    for entry in before.parts if before is not None else ():
+        if entry.handle == handle:
+            return entry[:4]
     loops: list[list[Any]] = []
     realizes: list[Any] = []
     chains: list[Chain] = []
     positions: list[Positions] = []
     _visit(node, kind, (), (), loops, realizes, chains, positions)
-    blocks = tuple([placement(realize) for realize in realizes])
+    known = before.placed if before is not None else ()
+    blocks = tuple([placement(realize, known) for realize in realizes])
     columns = [tuple(column) for column in zip(*loops, strict=True)] or [()] * 9
     variables, extents, limits, *fields = columns
     shape = _shape(*fields, tuple(chains), tuple(positions))
     content = (id(shape), variables, extents, limits, *[id(block.notes) for block in blocks])
-    part = _SAME_PARTS.entries.get(content)
-    if part is None:
-        part = NestPart(shape, variables, extents, limits, blocks)
-        # a record of the same content holds the same shape, blocks and variables
-        _SAME_PARTS.put_at(content, node, part)
-    return _PARTS.put(node, (part, node, blocks))  # type: ignore[no-any-return]
+    for entry in before.parts if before is not None else ():
+        if entry.part.content == content:
+            return entry.part, node, handle, blocks
+    return NestPart(shape, variables, extents, limits, blocks, content), node, handle, blocks
 
 
 _BODY = {For: "loop", SBlockRealize: "block", SeqStmt: "sequence"}
@@ -322,12 +324,16 @@ class Block:
 class LoopNest:
     """All loops and blocks of a function, in pre-order."""
 
-    __slots__ = ("_loops", "blocks", "intermediates", "parts", "root", "size")
+    __slots__ = ("_loops", "blocks", "exchange", "intermediates", "parts", "root", "size")
 
-    def __init__(self, root: Any, parts: list[_Read], sequence: bool) -> None:
+    def __init__(
+        self, root: Any, parts: list[_Read], sequence: bool, before: LoopNest | None
+    ) -> None:
         self.root = root
         self.intermediates = _intermediates(root)
         """handles of the buffers that the function allocates"""
+        self.exchange: Any = None if before is None else before.exchange
+        """filled by `exchange`; until then that of an earlier nest"""
         self.parts: list[PlacedPart] = []
         self.blocks: list[Block] = []
         loop = 0
@@ -346,7 +352,7 @@ class LoopNest:
         """The loops; made when first asked for."""
         if self._loops is None:
             made: list[Loop] = []
-            for part, node, _, first, block in self.parts:
+            for part, node, _, _, first, block in self.parts:
                 nodes: list[Any] = []
                 _loop_nodes(node, nodes)
                 for at, (parent, loop) in enumerate(zip(part.shape.parents, nodes, strict=True)):
@@ -354,6 +360,11 @@ class LoopNest:
                     made.append(Loop(part, at, loop, first, block, around))
             self._loops = made
         return self._loops
+
+    @property
+    def placed(self) -> list[Placement]:
+        """The blocks with their bindings."""
+        return [place for entry in self.parts for place in entry.blocks]
 
     def first_block(self, loop: int) -> int:
         """The first block below `loop`; raises IndexError if there is no such loop."""
@@ -365,7 +376,7 @@ class LoopNest:
         raise IndexError(loop)
 
 
-_INTERMEDIATES = NodeCache(1 << 10)
+_INTERMEDIATES = NodeCache()
 
 
 def _intermediates(root: Any) -> frozenset[int]:
@@ -379,11 +390,15 @@ def _intermediates(root: Any) -> frozenset[int]:
     return _INTERMEDIATES.put_at(handle, array, made)  # type: ignore[no-any-return]
 
 
-def read_nest(mod: tx.PrimFunc | Any) -> LoopNest:
-    """Loops and blocks of the function "main" of `mod`. Nested blocks are opaque."""
+def read_nest(mod: tx.PrimFunc | Any, before: LoopNest | None = None) -> LoopNest:
+    """Loops and blocks of the function "main" of `mod`. Nested blocks are opaque.
+
+    `before` is the nest of a program that it was made from, with which it shares what did not change.
+    """
     root = mod["main"].body.block
     body = root.body
     kind = type(body)
     if kind is SeqStmt:
-        return LoopNest(root, [_read_part(child, type(child)) for child in items(body.seq)], True)
-    return LoopNest(root, [_read_part(body, kind)], False)
+        parts = [_read_part(child, type(child), before) for child in items(body.seq)]
+        return LoopNest(root, parts, True, before)
+    return LoopNest(root, [_read_part(body, kind, before)], False, before)

@@ -33,10 +33,16 @@ class TensorIRProgram:
     dialect = "tensorir"
 
     def __init__(
-        self, workload: Workload, target: Target, steps: tuple[Transform, ...], schedule: Schedule
+        self,
+        workload: Workload,
+        target: Target,
+        steps: tuple[Transform, ...],
+        schedule: Schedule,
+        before: LoopNest | None = None,
     ) -> None:
+        """`before` is the nest of a program that this one was made from, as far as it is known."""
         self.workload, self.target, self.steps = workload, target, steps
-        self._schedule = schedule
+        self._schedule, self._before = schedule, before
         self.masks: dict[int, tuple[Vocabulary, NDArray[np.bool_]]] = {}
         """those made so far, by identity of the vocabulary"""
 
@@ -63,7 +69,8 @@ class TensorIRProgram:
     @cached_property
     def nest(self) -> LoopNest:
         """Loops, blocks and accesses."""
-        return read_nest(self.mod)
+        before, self._before = self._before, None
+        return read_nest(self.mod, before)
 
     @cached_property
     def facts(self) -> Facts:
@@ -87,7 +94,9 @@ class TensorIRProgram:
         if isinstance(transform, Macro):
             return play(transform, self)
         schedule = legality.apply(self, transform)
-        return TensorIRProgram(self.workload, self.target, (*self.steps, transform), schedule)
+        before = self.__dict__.get("nest", self._before)
+        steps = (*self.steps, transform)
+        return TensorIRProgram(self.workload, self.target, steps, schedule, before)
 
     def why_illegal(self, transform: Transform) -> IllegalTransformError | None:
         """None when legal, else the error that `apply` would raise."""

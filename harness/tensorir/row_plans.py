@@ -45,17 +45,17 @@ __all__ = [
 MIN_WIDTH = 128
 """Bits of a row in a table at least: more than programs have loops."""
 
-NEST_KINDS: Mapping[str, Callable[[Facts], int]] = {
-    "Split": lambda facts: 0,
-    "Reorder": lambda facts: 0,
-    "Fuse": lambda facts: 0,
-    "Vectorize": lambda facts: 0,
-    "Unroll": lambda facts: 0,
-    "UnrollPragma": lambda facts: 0,
+NEST_KINDS: Mapping[str, Callable[[Facts], int] | None] = {
+    "Split": None,
+    "Reorder": None,
+    "Fuse": None,
+    "Vectorize": None,
+    "Unroll": None,
+    "UnrollPragma": None,
     "DecomposeReduction": shared_sums,
     "RFactor": unfactored_sums,
     "PadEinsum": crowded_padding,
-    "VectorMath": lambda facts: 0,
+    "VectorMath": None,
 }
 """Kinds whose rules and shortcut look at one part of the nest alone, with the nodes that the rest of
 the program forbids. Caps on the size of the program are asked besides."""
@@ -115,7 +115,7 @@ class NestPlan(NamedTuple):
     plan: RowPlan
     """without the caps"""
     caps: tuple[Refusal, ...]
-    forbidden: Callable[[Facts], int]
+    forbidden: Callable[[Facts], int] | None
     first: int
     """bit of its first row in the table"""
     every_node: int
@@ -268,10 +268,11 @@ def nest_rows(facts: Facts, scheme: Scheme) -> tuple[int, int]:
         over_loops, over_blocks, open_loops, open_blocks = part.rows
         legal |= over_loops << loop | over_blocks << block
         open_ |= open_loops << loop | open_blocks << block
+    caps: dict[Refusal, int] = {cap: cap(facts, None, -1) for cap in _CAPS}
     for nest_plan in scheme.nest_plans:
-        forbidden = nest_plan.forbidden(facts)
-        for refused in nest_plan.caps:
-            forbidden |= refused(facts, nest_plan.plan.prototype, -1)
+        forbidden = 0 if nest_plan.forbidden is None else nest_plan.forbidden(facts)
+        for cap in nest_plan.caps:
+            forbidden |= caps[cap]
         if forbidden == limits.EVERYTHING:
             legal &= ~nest_plan.every_node
             open_ &= ~nest_plan.every_node

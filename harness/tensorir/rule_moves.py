@@ -7,7 +7,6 @@ from typing import Any
 
 from tirgym.harness.tensorir.block_view import expression_size
 from tirgym.harness.tensorir.facts import Facts, bits
-from tirgym.harness.tensorir.nest import SPATIAL
 from tirgym.harness.tensorir.rule_limits import EVERYTHING
 from tirgym.harness.tensorir.rule_loops import injective
 
@@ -186,8 +185,7 @@ def shifted_reads(facts: Facts, t: Any, asked: int) -> int:
 
 def repeated_terms(facts: Facts, t: Any, asked: int) -> int:
     """ReverseComputeAt of a reduction whose producers are recomputed, or that is read too early."""
-    block = facts.blocks[t.block]
-    if all(kind == SPATIAL for kind in block.facts.iter_types):
+    if facts.views[t.block].spatial_only:
         return 0
     if not all(facts.once[p] for p in facts.producers[t.block]):
         return EVERYTHING

@@ -126,7 +126,7 @@ def test_sync_vector_environments(name: str, form: str, vocabulary: str) -> None
         _, rewards, terminated, _, infos = envs.step(np.array(actions))
         assert rewards.shape == (2,)
         assert not terminated.any()
-    assert infos["ir_key"][0] == infos["ir_key"][1]
+    assert np.array_equal(*infos["action_mask"])
     envs.close()
 
 

@@ -9,7 +9,8 @@ from tvm.tirx import FloorDiv, FloorMod, IntImm, Var
 
 from tirgym.harness.tensorir.facts import bits
 from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, VECTORIZED, linear
-from tirgym.harness.tensorir.random_schedules import WEIGHTS, random_program
+from tirgym.harness.tensorir.program import TensorIRProgram
+from tirgym.harness.tensorir.random_schedules import WEIGHTS, draw_transform, random_program
 from tirgym.harness.transforms import TRANSFORMS, default_vocabulary
 
 
@@ -110,6 +111,7 @@ def test_a_step_leaves_the_records_of_other_parts_as_they_were() -> None:
 def test_parts_that_the_compiler_copies_keep_their_record_but_not_their_nodes() -> None:
     """`TransformLayout` rewrites the whole function, also where it does not use the buffer."""
     before = begin("attention")
+    assert before.nest.size
     after = apply_all(before, "TransformLayout(block=0, axis=1, factor=1)")
     pairs = list(zip(before.nest.blocks, after.nest.blocks, strict=True))
     copied = [hash(old.realize) != hash(new.realize) for old, new in pairs]
@@ -127,3 +129,23 @@ def test_handles_find_the_first_block_below_each_loop() -> None:
     ]
     with pytest.raises(IndexError):
         nest.first_block(nest.size)
+
+
+def test_a_nest_is_the_same_whatever_it_was_made_from() -> None:
+    """Records that are taken over say what a fresh look at the same program says."""
+    vocabulary = default_vocabulary()
+    program = begin("attention")
+    rng = np.random.default_rng(5)
+    for _ in range(10):
+        step = draw_transform(vocabulary, program.legal_mask(vocabulary), rng)
+        assert step is not None
+        program = program.apply(step)
+        fresh = TensorIRProgram(program.workload, program.target, (), program.schedule)
+        assert (program.legal_mask(vocabulary) == fresh.legal_mask(vocabulary)).all()
+        for one, other in zip(program.nest.blocks, fresh.nest.blocks, strict=True):
+            assert (one.chain, one.positions) == (other.chain, other.positions)
+            assert (one.bindings, one.has_predicate) == (other.bindings, other.has_predicate)
+            assert (one.facts.reads, one.facts.writes) == (other.facts.reads, other.facts.writes)
+        for mine, theirs in zip(program.nest.loops, fresh.nest.loops, strict=True):
+            assert (mine.var, mine.extent, mine.kind) == (theirs.var, theirs.extent, theirs.kind)
+            assert (mine.chain, list(mine.blocks)) == (theirs.chain, list(theirs.blocks))
