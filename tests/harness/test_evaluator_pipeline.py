@@ -112,10 +112,10 @@ def memory_bomb() -> TensorIRProgram:
 
 
 def slow_to_build() -> TensorIRProgram:
-    """A matmul of 24³, unrolled: five seconds of compiling."""
-    a, b = (te.placeholder((24, 24), name=name) for name in "AB")
-    r = te.reduce_axis((0, 24), "r")
-    c = te.compute((24, 24), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    """A matmul of 32³, unrolled: many seconds of compiling."""
+    a, b = (te.placeholder((32, 32), name=name) for name in "AB")
+    r = te.reduce_axis((0, 32), "r")
+    c = te.compute((32, 32), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
     func = te.create_prim_func([a, b, c]).with_attr("global_symbol", "main")
     schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": func}))
     for loop in schedule.get_loops(schedule.get_child_blocks(schedule.get_sblock("root"))[0]):
