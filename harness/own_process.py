@@ -1,7 +1,8 @@
 """`call_apart`: one function call in a fresh Python process with its own thread settings.
 
 For measurements that cannot share a process with others: a BLAS takes its thread count from the
-environment when it is loaded, and so does TVM's pool when it first runs.
+environment when it is loaded, and so does TVM's pool when it first runs. Libraries also read there
+which machine code to use; such variables stay behind, so that each picks the best for this machine.
 """
 
 from __future__ import annotations
@@ -15,11 +16,21 @@ from typing import Any
 
 from tirgym.errors import EvaluationError
 
-__all__ = ["call_apart"]
+__all__ = ["KERNEL_VARIABLES", "call_apart"]
 
 THREAD_VARIABLES = (
     "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS",
 )  # fmt: skip
+KERNEL_VARIABLES = (
+    "OPENBLAS_CORETYPE",
+    "MKL_CBWR", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS",
+    "BLIS_ARCH_TYPE", "BLIS_MODEL_TYPE", "AOCL_ENABLE_INSTRUCTIONS", "NVPL_BLAS_DEBUG_CPU_TYPE",
+    "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_CPU_ISA_HINTS", "DNNL_CPU_ISA_HINTS",
+    "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE",
+    "ATEN_CPU_CAPABILITY", "NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES",
+)  # fmt: skip
+"""What holds OpenBLAS, MKL, BLIS, NVPL, oneDNN, ATen and NumPy to other machine code than they would
+choose, by their documentation."""
 _CODE = (
     "import os, pickle, sys; answers = os.fdopen(os.dup(1), 'wb'); os.dup2(2, 1); "
     "function, arguments = pickle.load(sys.stdin.buffer); "
@@ -32,16 +43,18 @@ def call_apart(
 ) -> Any:
     """`function(*arguments)` in a process whose libraries use `num_threads` threads.
 
+    No variable of `KERNEL_VARIABLES` reaches it.
     Everything must pickle by name. Raises TimeoutError after `timeout_s`, and EvaluationError with
     the last words of a process that failed.
     """
     threads = dict.fromkeys(THREAD_VARIABLES, str(num_threads))
+    kept = {name: text for name, text in os.environ.items() if name not in KERNEL_VARIABLES}
     paths = os.pathsep.join(path for path in sys.path if path)
     try:
         done = subprocess.run(
             [sys.executable, "-c", _CODE],
             input=pickle.dumps((function, arguments)),
-            env={**os.environ, **threads, "PYTHONPATH": paths},
+            env={**kept, **threads, "PYTHONPATH": paths},
             capture_output=True,
             timeout=timeout_s,
             check=False,

@@ -11,7 +11,7 @@ from tirgym.harness import counted_run
 from tirgym.harness.backend import backend
 from tirgym.harness.counted_run import count_program
 from tirgym.harness.counters import Counters, why_unavailable
-from tirgym.harness.own_process import call_apart
+from tirgym.harness.own_process import KERNEL_VARIABLES, call_apart
 from tirgym.harness.program import Program
 from tirgym.kernels_suite.registry import load_workload
 
@@ -52,3 +52,13 @@ def test_call_apart_sets_threads_and_reports_failures() -> None:
         call_apart(divmod, 1, 0, num_threads=1)
     with pytest.raises(TimeoutError, match="sleep"):
         call_apart(__import__("time").sleep, 30, num_threads=1, timeout_s=0.5)
+
+
+def test_call_apart_leaves_behind_what_holds_libraries_to_other_machine_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in (*KERNEL_VARIABLES, "TIRGYM_TEST_STAYS"):
+        monkeypatch.setenv(name, "1")
+    names = call_apart(eval, "set(__import__('os').environ)", num_threads=1)
+    assert "TIRGYM_TEST_STAYS" in names
+    assert names.isdisjoint(KERNEL_VARIABLES)

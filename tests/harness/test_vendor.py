@@ -58,6 +58,16 @@ def test_measured_in_a_process_of_its_own() -> None:
     assert (result.stats is None) == (result.speedup is None) == (result.status is Status.NOISY)
 
 
+def test_a_library_does_not_see_which_machine_code_the_user_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    baseline = np.show_config(mode="dicts")["SIMD Extensions"]["baseline"]
+    monkeypatch.setenv("NPY_DISABLE_CPU_FEATURES", " ".join(baseline))  # NumPy refuses to load so
+    workload = load_workload("add", {"m": 8, "n": 8})
+    result = measure_vendor(workload, backend("llvm").target(), "numpy")
+    assert result.status in (Status.PASSED, Status.NOISY)
+
+
 def test_timed_against_a_given_program_it_answers_the_ratio_to_that() -> None:
     workload = load_workload("matmul", {"m": 64, "n": 64, "k": 64})
     compiler = backend("llvm")
