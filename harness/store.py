@@ -11,17 +11,32 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tirgym.errors import DamagedFileError, EvaluationError, InvalidValueError
-from tirgym.harness.evaluation import Evaluation, GateReport, Level, Measurement, TimingStats
+from tirgym.harness.evaluation import Level
 from tirgym.harness.status import Status
+from tirgym.harness.store_records import (
+    PROTOCOL_VERSION,
+    SETTLED,
+    Answers,
+    Context,
+    Record,
+    StoredProgram,
+    StoredWalk,
+    columns_of,
+    path_text,
+    read_context,
+    read_path,
+    read_record,
+    read_steps,
+    read_target,
+)
 from tirgym.harness.store_schema import OLDEST_VERSION, SCHEMA_VERSION, prepare
-from tirgym.harness.target import Target
 
 __all__ = [
     "PROTOCOL_VERSION",
@@ -31,86 +46,13 @@ __all__ = [
     "Record",
     "Store",
     "StoredProgram",
+    "StoredWalk",
     "open_store",
 ]
 
-SETTLED = frozenset(
-    {
-        Status.PASSED,
-        Status.WRONG_RESULT,
-        Status.FLAKY,
-        Status.TOO_SLOW,
-        Status.COMPILE_ERROR,
-    }
-)
-"""Verdicts that stand; any other is replaced by the next one on the same key."""
-PROTOCOL_VERSION = 2
-"""How gate and timing work; numbers of different protocols are never mixed."""
+T = TypeVar("T")
 
 _BUSY_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a verdict holds for, the code apart."""
-
-    workload: str
-    """URI; for kernels outside released suites with a digest of their functions"""
-    target: Target
-    versions: str
-    """compiler versions, canonical"""
-    machine: str
-    """fingerprint"""
-    protocol: int = PROTOCOL_VERSION
-
-    @property
-    def target_text(self) -> str:
-        """Canonical text of the target, threads included."""
-        return f"{self.target.backend} {self.target.arch} {self.target.num_threads}"
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One stored verdict."""
-
-    context: Context
-    key: str
-    """code key, or "ir:" and the IR key of a program whose code was never emitted"""
-    level: Level
-    status: Status
-    message: str = ""
-    gate: GateReport | None = None
-    measurement: Measurement | None = None
-    slowdown_limit: float | None = None
-
-    def evaluation(self, ir_key: str) -> Evaluation:
-        """The verdict as an answer for a program with `ir_key`, marked as reused."""
-        measured = self.measurement
-        return Evaluation(
-            self.status,
-            ir_key,
-            "" if self.key.startswith("ir:") else self.key,
-            None if measured is None else replace(measured, reused=True),
-            self.gate,
-            self.message,
-            self.level,
-            slowdown_limit=self.slowdown_limit,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class StoredProgram:
-    """How to make one program that was evaluated, and where its verdicts stand."""
-
-    workload: str
-    """as in `Context`"""
-    target: Target
-    versions: str
-    ir_key: str
-    key: str
-    """of its verdicts: the code key, or "ir:" and the IR key if no code was emitted"""
-    transforms: tuple[str, ...]
-    """text forms, in order; from the unscheduled program"""
 
 
 class Store:
@@ -153,14 +95,14 @@ class Store:
 
     def transforms(self, context: Context, ir_key: str) -> tuple[str, ...] | None:
         """The transforms that made a program, None if nobody noted them."""
-        if not self._keeps_programs():
+        if self._layout() < 2:
             return None
         row = self._one(
             "SELECT transforms FROM programs WHERE (workload, target, versions, ir_key) "
             "= (?, ?, ?, ?)",
             (context.workload, context.target_text, context.versions, ir_key),
         )
-        return None if row is None else self._steps(row[0])
+        return None if row is None else self._parsed(read_steps, row[0])
 
     def put_transforms(self, context: Context, ir_key: str, transforms: tuple[str, ...]) -> None:
         """Remember how a program is made; the first way that was noted stays."""
@@ -177,23 +119,64 @@ class Store:
 
     def programs(self) -> Iterator[StoredProgram]:
         """Every program whose transforms are known, sorted by workload, target, versions, IR key."""
-        if not self._keeps_programs():
+        if self._layout() < 2:
             return
         for workload, target, versions, ir_key, code_key, transforms in self._all(_PROGRAMS):
             key = code_key or f"ir:{ir_key}"
-            steps = self._steps(transforms)
-            yield StoredProgram(workload, _target(target), versions, ir_key, key, steps)
+            steps = self._parsed(read_steps, transforms)
+            yield StoredProgram(workload, read_target(target), versions, ir_key, key, steps)
+
+    def put_walk(self, context: Context, path: Answers, ir_key: str, source: str) -> None:
+        """Remember the answers that lead to a program; whoever came to them first stays the source."""
+        self._write(
+            "INSERT OR IGNORE INTO walks VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                context.workload,
+                context.target_text,
+                context.versions,
+                path_text(path),
+                ir_key,
+                source,
+            ),
+        )
+
+    def walks(self, context: Context) -> list[StoredWalk]:
+        """Every walk under `context`, sorted by its text; with the verdict of `context`'s machine.
+
+        Where there are verdicts of both levels, a settled one is named before one that is not.
+        """
+        if self._layout() < 3:
+            return []
+        c = context
+        place = (c.machine, c.protocol, c.workload, c.target_text, c.versions)
+        found: dict[str, StoredWalk] = {}
+        for text, ir_key, source, status in self._all(_WALKS, place):
+            path = self._parsed(read_path, text)
+            walk = StoredWalk(path, ir_key, source, status and self._parsed(Status, status))
+            if text not in found or not found[text].settled:
+                found[text] = walk
+        return list(found.values())
+
+    def notes(self) -> dict[str, str]:
+        """What was noted about the whole file, by name."""
+        return dict(self._all("SELECT name, value FROM meta WHERE name <> 'schema'"))
+
+    def note(self, name: str, text: str) -> None:
+        """Note something about the whole file; "schema" is taken."""
+        if name == "schema":
+            raise InvalidValueError("name of a note", name, "any other")
+        self._write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, text))
 
     def get(self, context: Context, key: str, level: Level) -> Record | None:
         """The verdict on `key` at exactly `level`."""
-        row = self._one(f"{_SELECT} {_WHERE}", (*_columns(context), key, str(level)))
-        return None if row is None else self._record(row)
+        row = self._one(f"{_SELECT} {_WHERE}", (*columns_of(context), key, str(level)))
+        return None if row is None else self._parsed(read_record, row)
 
     def put(self, record: Record) -> Record:
         """Write a verdict unless there is a settled one; answers the one that the store now holds."""
         c, measured = record.context, record.measurement
         values = (
-            *_columns(c),
+            *columns_of(c),
             record.key,
             str(record.level),
             str(record.status),
@@ -209,13 +192,13 @@ class Store:
         """Every verdict, sorted by its key columns."""
         order = "ORDER BY workload, target, versions, machine, protocol, key, level"
         for row in self._all(f"{_SELECT} {order}"):
-            yield self._record(row)
+            yield self._parsed(read_record, row)
 
     def contexts(self) -> list[Context]:
         """Every (workload, target, versions, machine, protocol) there is a verdict for, sorted."""
         columns = "workload, target, versions, machine, protocol"
         rows = self._all(f"SELECT DISTINCT {columns} FROM verdicts ORDER BY {columns}")
-        return [_context(*row) for row in rows]
+        return [read_context(*row) for row in rows]
 
     def __len__(self) -> int:
         row = self._one("SELECT count(*) FROM verdicts", ())
@@ -274,31 +257,27 @@ class Store:
         made.execute("PRAGMA synchronous = NORMAL")
         return made
 
-    def _keeps_programs(self) -> bool:
-        """Whether the file has room for transforms: not if it is old and must not be changed."""
+    def _layout(self) -> int:
+        """Of the file: an old one that must not be changed lacks tables."""
         with self._lock, self._errors():
             self._connect()
-            return (self._schema or 0) >= 2
+            return self._schema or 0
 
-    def _steps(self, text: str) -> tuple[str, ...]:
+    def _parsed(self, parse: Callable[[Any], T], row: Any) -> T:
         try:
-            steps = json.loads(text)
-        except ValueError as error:
-            problem = f"transforms that do not parse ({error})"
+            return parse(row)
+        except (ValueError, TypeError, KeyError) as error:
+            problem = f"a row that does not parse ({error})"
             raise DamagedFileError(self.path, "measurement store", problem) from None
-        if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
-            problem = "transforms that are no list of texts"
-            raise DamagedFileError(self.path, "measurement store", problem)
-        return tuple(steps)
 
     def _one(self, sql: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
         with self._lock, self._errors():
             row: tuple[Any, ...] | None = self._connect().execute(sql, values).fetchone()
             return row
 
-    def _all(self, sql: str) -> list[tuple[Any, ...]]:
+    def _all(self, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         with self._lock, self._errors():
-            return self._connect().execute(sql).fetchall()
+            return self._connect().execute(sql, values).fetchall()
 
     def _write(self, sql: str, values: tuple[object, ...]) -> None:
         with self._lock, self._errors():
@@ -321,29 +300,6 @@ class Store:
         except sqlite3.DatabaseError as error:
             raise DamagedFileError(self.path, "measurement store", str(error)) from None
 
-    def _record(self, row: tuple[Any, ...]) -> Record:
-        try:
-            context = _context(*row[:5])
-            key, level, status, message, gate, measured, slowdown = row[5:]
-            record = Record(
-                context,
-                key,
-                Level(level),
-                Status(status),
-                message,
-                None if gate is None else _gate(json.loads(gate)),
-                None if measured is None else _measurement(json.loads(measured)),
-                slowdown,
-            )
-            record.evaluation("")  # a row that no evaluation can be made of was not written here
-        except InvalidValueError:
-            problem = f"a row that cannot be: {status}, with the wrong parts for that"
-            raise DamagedFileError(self.path, "measurement store", problem) from None
-        except (ValueError, TypeError, KeyError) as error:
-            problem = f"a row that does not parse ({error})"
-            raise DamagedFileError(self.path, "measurement store", problem) from None
-        return record
-
 
 _SELECT = (
     "SELECT workload, target, versions, machine, protocol, key, level, status, message, gate, "
@@ -360,39 +316,15 @@ _PROGRAMS = (
     "LEFT JOIN codes USING (workload, target, versions, ir_key) "
     "ORDER BY workload, target, versions, ir_key"
 )
+_WALKS = (
+    "SELECT answers, walks.ir_key, source, status FROM walks "
+    "LEFT JOIN codes USING (workload, target, versions, ir_key) "
+    "LEFT JOIN verdicts ON (verdicts.workload, verdicts.target, verdicts.versions, machine, protocol, "
+    "key) = (walks.workload, walks.target, walks.versions, ?, ?, "
+    "coalesce(code_key, 'ir:' || walks.ir_key)) "
+    "WHERE (walks.workload, walks.target, walks.versions) = (?, ?, ?) ORDER BY answers"
+)
 _WHERE = "WHERE (workload, target, versions, machine, protocol, key, level) = (?, ?, ?, ?, ?, ?, ?)"
-
-
-def _columns(context: Context) -> tuple[object, ...]:
-    c = context
-    return (c.workload, c.target_text, c.versions, c.machine, c.protocol)
-
-
-def _context(workload: str, target: str, versions: str, machine: str, protocol: int) -> Context:
-    return Context(workload, _target(target), versions, machine, protocol)
-
-
-def _target(text: str) -> Target:
-    backend, arch, threads = text.split(" ")
-    return Target(backend, arch, int(threads))
-
-
-def _gate(data: dict[str, Any]) -> GateReport:
-    return GateReport(**{**data, "regimes": tuple(data["regimes"])})
-
-
-def _measurement(data: dict[str, Any]) -> Measurement:
-    names = {f.name for f in fields(Measurement)}
-    if set(data) != names:
-        raise ValueError(f"measurement fields {sorted(data)}")
-    return Measurement(
-        **{
-            **data,
-            "candidate": TimingStats(**data["candidate"]),
-            "baseline": TimingStats(**data["baseline"]),
-            "speedup_ci": tuple(data["speedup_ci"]),
-        }
-    )
 
 
 def open_store(store: Store | str | os.PathLike[str]) -> Store:

@@ -6,8 +6,8 @@ import sqlite3
 
 __all__ = ["OLDEST_VERSION", "SCHEMA_VERSION", "prepare"]
 
-SCHEMA_VERSION = 2
-"""Layout of the tables: 2 keeps the transforms of every program."""
+SCHEMA_VERSION = 3
+"""Layout of the tables: 2 keeps the transforms of every program, 3 the answers that led to it."""
 OLDEST_VERSION = 1
 """Oldest layout that still opens; when it is opened for writing it becomes the newest."""
 
@@ -32,6 +32,13 @@ _CHANGES = {
         workload TEXT NOT NULL, target TEXT NOT NULL, versions TEXT NOT NULL, ir_key TEXT NOT NULL,
         transforms TEXT NOT NULL,
         PRIMARY KEY (workload, target, versions, ir_key)
+    ) WITHOUT ROWID""",
+    ),
+    3: (
+        """CREATE TABLE walks (
+        workload TEXT NOT NULL, target TEXT NOT NULL, versions TEXT NOT NULL, answers TEXT NOT NULL,
+        ir_key TEXT NOT NULL, source TEXT NOT NULL,
+        PRIMARY KEY (workload, target, versions, answers)
     ) WITHOUT ROWID""",
     ),
 }

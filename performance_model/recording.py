@@ -1,38 +1,31 @@
 """`record`: fills a measurement store with varied programs of many kernels, to learn from.
 
-A program is drawn in one of three ways, in rotation: answers to the compiler's own questions at
-random, the static choices with a few of them changed, and random transforms of the default
-vocabulary. Together they cover what search agents propose, good programs and bad ones.
+What is drawn stands in `draws.py`. Answers are stored as well, so that the decision environments can
+replay them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 
-import numpy as np
-
-from tirgym.errors import InvalidValueError
+from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.backend import backend
-from tirgym.harness.decisions import DecisionPoint, RandomAgent, Recommendation, design_space
-from tirgym.harness.decisions.space import SPACES
-from tirgym.harness.decisions.walk import Walk
+from tirgym.harness.decisions import DecisionAgent
+from tirgym.harness.desk import context_of
 from tirgym.harness.evaluation import Evaluation
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
+from tirgym.harness.status import Status
+from tirgym.harness.store import Context, Store, StoredWalk
 from tirgym.harness.target import Target
-from tirgym.harness.tensorir.random_schedules import draw_transform
-from tirgym.harness.transforms import default_vocabulary
-from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Workload
+from tirgym.performance_model.draws import RECORDED_SPACES, TRIES, Draw, Proposal, draws
 
-__all__ = ["Recorded", "Recording", "distinct", "proposals", "record"]
-
-_TRIES = 8
-"""Draws for each program that is wanted; small spaces have fewer programs than that."""
-_DEEPEST = 14
-"""Random transforms of one program at most."""
+__all__ = ["Recorded", "Recording", "record"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +36,7 @@ class Recorded:
     number: int
     """programs of the workload so far"""
     wanted: int
-    evaluation: Evaluation
+    status: Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,67 +49,14 @@ class Recording:
     verdicts: Mapping[str, int]
     """how many there are of each status"""
 
-
-class _NearStatic:
-    """The static choice, but for a share of the questions a random one."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._share = float(rng.uniform(0.05, 0.5))
-        self._rng, self._random = rng, RandomAgent(rng)
-
-    def decide(self, point: DecisionPoint) -> Recommendation:
-        """The answer."""
-        if self._rng.random() < self._share:
-            return self._random.decide(point)
-        return Recommendation(point.default)
-
-
-def proposals(start: Program, seed: int) -> Iterator[Program]:
-    """Programs of `start`'s workload without end; a function of `start` and `seed`. They may repeat.
-
-    The first two are `start` itself and the static choices. Without a design space for the backend
-    all are made of random transforms.
-    """
-    vocabulary = default_vocabulary(start.target.backend)
-    root = design_space(start) if start.target.backend in SPACES else None
-    yield start
-    if root is not None:
-        yield root.finish().program
-    number = 0
-    while True:
-        rng = np.random.default_rng([seed, number])
-        way = number % 4
-        number += 1
-        if root is None or way == 3:
-            yield _walk_of_transforms(start, vocabulary, rng)
-        else:
-            yield _walk_of_answers(root, rng, near=way == 1)
-
-
-def _walk_of_answers(root: Walk, rng: np.random.Generator, near: bool) -> Program:
-    return root.follow(_NearStatic(rng) if near else RandomAgent(rng)).program
-
-
-def _walk_of_transforms(
-    program: Program, vocabulary: Vocabulary, rng: np.random.Generator
-) -> Program:
-    for _ in range(int(rng.integers(1, _DEEPEST + 1))):
-        transform = draw_transform(vocabulary, program.legal_mask(vocabulary), rng)
-        if transform is None:
-            break
-        program = program.apply(transform)
-    return program
-
-
-def distinct(start: Program, programs: int, seed: int) -> Iterator[Program]:
-    """The first `programs` different proposals, as far as there are that many."""
-    seen: set[str] = set()
-    for tried, program in enumerate(proposals(start, seed)):
-        if program.ir_key not in seen:
-            seen.add(program.ir_key)
-            yield program
-        if len(seen) == programs or tried >= _TRIES * programs:
-            return
+    def __add__(self, other: Recording) -> Recording:
+        """Both together."""
+        verdicts = Counter(self.verdicts) + Counter(other.verdicts)
+        return Recording(
+            self.programs + other.programs,
+            self.reused + other.reused,
+            dict(sorted(verdicts.items())),
+        )
 
 
 def record(
@@ -126,24 +66,102 @@ def record(
     programs: int = 64,
     seed: int = 0,
     on_verdict: Callable[[Recorded], None] | None = None,
+    *,
+    store: Store | None = None,
+    space: str = "both",
+    agents: Mapping[str, DecisionAgent] | None = None,
 ) -> Recording:
     """Evaluate `programs` different programs of each workload; the evaluator stores the verdicts.
 
-    Each verdict is stored when it falls, and the same arguments propose the same programs, so a
-    recording that was ended goes on where it stopped. Small spaces give fewer programs. Raises
-    InvalidValueError for a number below 1, and what `Evaluator.evaluate` raises.
+    `store`, the evaluator's, is told the answers that led to each program. `space` "decision" draws
+    answers alone. Each verdict is stored when it falls, and the same arguments propose the same programs,
+    so a recording that was ended goes on where it stopped: what the store has a settled walk for is
+    not even made again. Small spaces give fewer programs. Raises InvalidValueError for a number below
+    1, UnknownNameError for a space that does not exist, and what `Evaluator.evaluate` raises.
     """
     if isinstance(programs, bool) or programs < 1:
         raise InvalidValueError("programs", programs, "a whole number of at least 1")
-    verdicts: Counter[str] = Counter()
-    reused = 0
+    if space not in RECORDED_SPACES:
+        raise UnknownNameError("space to record", space, RECORDED_SPACES)
+    tally = _Tally(programs, on_verdict)
     for workload in workloads:
         start = backend(target.backend).start(workload, target)
-        for number, program in enumerate(distinct(start, programs, seed), 1):
-            evaluation = evaluator.evaluate(program)
-            verdicts[evaluation.status.value] += 1
-            measured = evaluation.measurement
-            reused += measured is not None and measured.reused
-            if on_verdict is not None:
-                on_verdict(Recorded(workload, number, programs, evaluation))
-    return Recording(sum(verdicts.values()), reused, dict(sorted(verdicts.items())))
+        context = context_of(workload, target)
+        recorder = _Recorder(context, store, tally, workload)
+        recorder.run(evaluator, draws(start, seed, space, agents))
+    return Recording(
+        sum(tally.verdicts.values()), tally.reused, dict(sorted(tally.verdicts.items()))
+    )
+
+
+class _Tally:
+    """Counts what a recording comes to, and tells about it."""
+
+    def __init__(self, wanted: int, tell: Callable[[Recorded], None] | None) -> None:
+        self.wanted, self._tell = wanted, tell
+        self.verdicts: Counter[str] = Counter()
+        self.reused = 0
+
+    def count(self, workload: Workload, number: int, status: Status, reused: bool) -> None:
+        """One program more."""
+        self.verdicts[status.value] += 1
+        self.reused += reused
+        if self._tell is not None:
+            self._tell(Recorded(workload, number, self.wanted, status))
+
+
+class _Recorder:
+    """Records one workload: draws programs, asks about new ones, and notes the walks that led there."""
+
+    def __init__(
+        self, context: Context, store: Store | None, tally: _Tally, workload: Workload
+    ) -> None:
+        self._context, self._store, self._tally = context, store, tally
+        self._workload = workload
+        walks = store.walks(context) if store is not None else []
+        self._known = {walk.source: walk for walk in walks if walk.settled}
+        self._seen: set[str] = set()
+        self._asked: deque[Proposal] = deque()
+        self._number = 0
+
+    def run(self, evaluator: Evaluator, ways: Iterator[Draw]) -> None:
+        """Until enough different programs have a verdict, or too many draws gave none."""
+        with closing(evaluator.evaluate_many(self._news(ways))) as answers:
+            for evaluation in answers:
+                self._take(self._asked.popleft(), evaluation)
+
+    def _news(self, ways: Iterator[Draw]) -> Iterator[Program]:
+        """Programs that nobody asked about; those that the store knows are counted on the way."""
+        for draw in islice(ways, TRIES * self._tally.wanted + 1):
+            walk = self._known.get(draw.source)
+            if walk is not None:
+                self._skip(walk)
+            else:
+                proposal = draw.make()
+                if proposal.program.ir_key in self._seen:
+                    self._note(proposal)
+                else:
+                    self._seen.add(proposal.program.ir_key)
+                    self._asked.append(proposal)
+                    yield proposal.program
+            if len(self._seen) >= self._tally.wanted:
+                return
+
+    def _skip(self, walk: StoredWalk) -> None:
+        if walk.ir_key not in self._seen and walk.status is not None:
+            self._seen.add(walk.ir_key)
+            self._count(walk.status, reused=True)
+
+    def _take(self, proposal: Proposal, evaluation: Evaluation) -> None:
+        self._note(proposal)
+        measured = evaluation.measurement
+        self._count(evaluation.status, measured is not None and measured.reused)
+
+    def _count(self, status: Status, reused: bool) -> None:
+        self._number += 1
+        self._tally.count(self._workload, self._number, status, reused)
+
+    def _note(self, proposal: Proposal) -> None:
+        if self._store is not None and proposal.answers is not None:
+            ir_key = proposal.program.ir_key
+            self._store.put_walk(self._context, proposal.answers, ir_key, proposal.source)

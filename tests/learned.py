@@ -14,7 +14,7 @@ from tirgym.harness.store import Record, Store
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.kernels_suite.registry import load_workload
-from tirgym.performance_model.recording import distinct
+from tirgym.performance_model.draws import distinct
 
 __all__ = ["HELD_OUT", "KERNELS", "TARGET", "fill", "measured", "start", "truth"]
 

@@ -135,8 +135,48 @@ def test_another_database_or_schema_is_refused(path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("UPDATE meta SET value = '99'")
     database.close()
-    with pytest.raises(DamagedFileError, match="schema version 99, expected 1 to 2"):
+    with pytest.raises(DamagedFileError, match="schema version 99, expected 1 to 3"):
         Store(path)
+
+
+def test_walks_carry_the_verdict_of_their_program() -> None:
+    store = Store()
+    there, elsewhere = (("a.tile", 4), ("b", 0)), (("a.tile", 8),)
+    store.put_walk(CONTEXT, there, "ir1", "random 0.0")
+    store.put_walk(CONTEXT, there, "ir1", "near 0.1")
+    store.put_walk(CONTEXT, (("a.tile", 2),), "ir1", "near 0.3")
+    store.put_walk(CONTEXT, elsewhere, "ir2", "static")
+    assert [walk.status for walk in store.walks(CONTEXT)] == [None, None, None]
+    store.put_code_key(CONTEXT, "ir1", "code")
+    store.put(Record(CONTEXT, "code", Level.FULL, Status.NOISY))
+    store.put(passed())
+    store.put(Record(CONTEXT, "ir:ir2", Level.TRAINING, Status.ILLEGAL, "too large"))
+    walks = {walk.path: walk for walk in store.walks(CONTEXT)}
+    assert walks[there].source == "random 0.0"
+    assert [walk.status for walk in walks.values()] == ["passed", "passed", "illegal"]
+    assert all(walk.settled for walk in walks.values())
+    other = replace(CONTEXT, machine="another")
+    assert {walk.status for walk in store.walks(other)} == {None}
+    assert store.walks(replace(CONTEXT, versions="tvm=2")) == []
+
+
+def test_walks_that_do_not_parse_are_damage(path: Path) -> None:
+    store = Store(path)
+    store.put_walk(CONTEXT, (("a", 1),), "ir", "static")
+    with sqlite3.connect(path) as database:
+        database.execute("""UPDATE walks SET answers = '[["a", "b"]]'""")
+    database.close()
+    with pytest.raises(DamagedFileError, match="pairs of a key and a number"):
+        store.walks(CONTEXT)
+
+
+def test_notes_are_kept_apart_from_the_layout() -> None:
+    store = Store()
+    assert store.notes() == {}
+    store.note("suite", "core-v0")
+    assert store.notes() == {"suite": "core-v0"}
+    with pytest.raises(InvalidValueError, match="schema"):
+        store.note("schema", "9")
 
 
 FIRST_LAYOUT = """

@@ -8,12 +8,18 @@ import pytest
 from fakes import FakeEvaluator
 from learned import KERNELS, TARGET, start
 
-from tirgym.errors import InvalidValueError
-from tirgym.harness.decisions import design_space
+from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.harness.decisions import RandomAgent, design_space
+from tirgym.harness.desk import context_of
+from tirgym.harness.evaluation import Evaluation, Level
+from tirgym.harness.program import Program
+from tirgym.harness.store import Record, Store
 from tirgym.kernels_suite.registry import load_workload
-from tirgym.performance_model.recording import Recorded, proposals, record
+from tirgym.performance_model.draws import draws, proposals
+from tirgym.performance_model.recording import Recorded, record
 
 MATMUL = KERNELS["matmul"]
+MATMUL_SMALL = load_workload(MATMUL)
 ADD = load_workload("tirgym://core-v0/add?m=8&n=16&dtype=float32")
 
 
@@ -50,3 +56,64 @@ def test_more_programs_begin_with_those_of_before() -> None:
 def test_a_number_of_programs_below_one_is_refused(programs: int) -> None:
     with pytest.raises(InvalidValueError, match="programs"):
         record([ADD], TARGET, FakeEvaluator(), programs)
+
+
+def test_an_unknown_space_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="both, decision"):
+        record([ADD], TARGET, FakeEvaluator(), 2, space="transforms")
+
+
+class Storing(FakeEvaluator):
+    """Stores its verdicts as the real one does; `stop_after` many it is killed."""
+
+    def __init__(self, store: Store, stop_after: int = 10**6) -> None:
+        super().__init__()
+        self.store, self.stop_after = store, stop_after
+
+    def evaluate(
+        self, program: Program, level: Level = Level.TRAINING, *, fresh: bool = False
+    ) -> Evaluation:
+        """A pass, which the store keeps."""
+        if len(self.calls) == self.stop_after:
+            raise KeyboardInterrupt
+        made = super().evaluate(program, level)
+        context = context_of(program.workload, program.target)
+        self.store.put_code_key(context, program.ir_key, made.code_key)
+        self.store.put(
+            Record(context, made.code_key, level, made.status, "", made.gate, made.measurement)
+        )
+        return made
+
+
+def test_the_answers_that_led_to_each_program_are_stored_and_lead_there_again() -> None:
+    store = Store()
+    record([MATMUL_SMALL], TARGET, Storing(store), 10, store=store, space="decision")
+    walks = store.walks(context_of(MATMUL_SMALL, TARGET))
+    assert len({walk.ir_key for walk in walks}) == 10
+    assert all(walk.settled for walk in walks)
+    assert {walk.source.split()[0] for walk in walks} == {"static", "random", "near"}
+    for walk in walks:
+        made = design_space(start(KERNELS["matmul"])).finish(dict(walk.path))
+        assert (made.program.ir_key, len(made.answers)) == (walk.ir_key, len(walk.path))
+
+
+def test_a_killed_recording_goes_on_and_loses_nothing() -> None:
+    whole, halves = Store(), Store()
+    record([MATMUL_SMALL], TARGET, Storing(whole), 12, store=whole, space="decision")
+    with pytest.raises(KeyboardInterrupt):
+        record([MATMUL_SMALL], TARGET, Storing(halves, 5), 12, store=halves, space="decision")
+    again = Storing(halves)
+    found = record([MATMUL_SMALL], TARGET, again, 12, store=halves, space="decision")
+    assert len(again.calls) == 12 - 5
+    assert (found.programs, found.reused) == (12, 5)
+    context = context_of(MATMUL_SMALL, TARGET)
+    assert halves.walks(context) == whole.walks(context)
+
+
+def test_agents_add_walks_of_their_own() -> None:
+    names = [
+        d.source for d in islice(draws(start(MATMUL), 7, "decision", {"mine": RandomAgent()}), 7)
+    ]
+    assert names == [
+        "static", "random 7.0", "near 7.1", "mine 7.2", "random 7.3", "near 7.4", "mine 7.5",
+    ]  # fmt: skip

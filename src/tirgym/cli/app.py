@@ -23,10 +23,11 @@ from tirgym.cli.doctor import doctor_command
 from tirgym.cli.explain import explain_command
 from tirgym.cli.export import export_command
 from tirgym.cli.graph import graph_command
-from tirgym.cli.model import model_command, record_command, train_command
+from tirgym.cli.model import model_command, train_command
 from tirgym.cli.profile import profile_command
 from tirgym.cli.search import optimize_command
 from tirgym.cli.show import show_command
+from tirgym.cli.store import record_command
 from tirgym.cli.traces import compare_command, replay_command, verify_command
 from tirgym.errors import TirgymError, UnknownNameError, UsageError
 
@@ -109,6 +110,10 @@ model.command("record")(record_command)
 model.command("train")(train_command)
 model.command("show")(model_command)
 app.add_typer(model, name="model")
+
+store = _group("Measurement stores: recorded programs to replay and to learn from.")
+store.command("record")(record_command)
+app.add_typer(store, name="store")
 
 
 def main(args: Sequence[str] | None = None) -> int:

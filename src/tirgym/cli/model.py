@@ -1,4 +1,4 @@
-"""`tirgym model`: record programs, train a performance model on them, look at a model."""
+"""`tirgym model`: train a performance model on recorded programs, look at a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tirgym import settings
-from tirgym.cli.options import ArchOption, BackendOption, JsonFlag, SeedOption, ThreadsOption
+from tirgym.cli.options import (
+    ArchOption,
+    BackendOption,
+    JsonFlag,
+    SeedOption,
+    ThreadsOption,
+    require_seed,
+)
 from tirgym.cli.output import (
     counted,
     note,
@@ -20,8 +27,7 @@ from tirgym.cli.output import (
     result_console,
     working,
 )
-from tirgym.cli.subject import chosen_target, named_workload, require_writable
-from tirgym.errors import InvalidValueError
+from tirgym.cli.subject import chosen_target, require_writable
 
 if TYPE_CHECKING:
     from tirgym.harness.target import Target
@@ -30,75 +36,12 @@ if TYPE_CHECKING:
     from tirgym.performance_model.model import PerformanceModel
     from tirgym.performance_model.report import WorkloadReport
 
-__all__ = ["load_model", "model_command", "record_command", "train_command"]
+__all__ = ["load_model", "model_command", "train_command"]
 
 StoreOption = Annotated[
     Path | None,
     typer.Option("--store", help="Measurement store.", show_default="the user's store"),
 ]
-
-
-def record_command(
-    kernels: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KERNEL…",
-            help="Suite kernels, workload URIs, or your own (file.py:name).",
-            show_default="all of core-v0",
-        ),
-    ] = None,
-    programs: Annotated[
-        int, typer.Option("--programs", help="Different programs of each kernel.")
-    ] = 64,
-    store: StoreOption = None,
-    seed: SeedOption = 0,
-    backend: BackendOption = None,
-    arch: ArchOption = None,
-    threads: ThreadsOption = None,
-    json: JsonFlag = False,
-) -> None:
-    """Measure varied programs of many kernels into a store; goes on where it stopped."""
-    from tirgym.kernels_suite.registry import list_kernels
-
-    if programs < 1:
-        raise InvalidValueError("--programs", programs, "a whole number of at least 1")
-    _require_seed(seed)
-    names = kernels or [f"{kernel.suite}/{kernel.name}" for kernel in list_kernels("core-v0")]
-    workloads = [named_workload(name) for name in names]
-    target = chosen_target(backend, arch, threads)
-    path = store or settings.store_path()
-
-    from tirgym.harness.local_evaluator import LocalEvaluator
-    from tirgym.performance_model.recording import Recorded, record
-
-    done = 0
-    with progress_bar("recording") as advance, LocalEvaluator(target, path) as evaluator:
-
-        def tell(at: Recorded) -> None:
-            nonlocal done
-            done += 1
-            advance(done, len(workloads) * programs, f"{at.workload.kernel.name}")
-
-        found = record(workloads, target, evaluator, programs, seed, tell)
-    if json:
-        print_json(
-            {
-                "store": str(path),
-                "backend": target.backend,
-                "target": target.arch,
-                "num_threads": target.num_threads,
-                "kernels": len(workloads),
-                "programs": found.programs,
-                "reused": found.reused,
-                "verdicts": found.verdicts,
-            }
-        )
-        return
-    print_table("", ("verdict", ">programs"), list(found.verdicts.items()))
-    result_console().print(
-        f"{counted(found.programs, 'program')} of {counted(len(workloads), 'kernel')} in {path}, "
-        f"{found.reused} of them measured before"
-    )
 
 
 def train_command(
@@ -133,7 +76,7 @@ def train_command(
     json: JsonFlag = False,
 ) -> None:
     """Train a performance model on a measurement store, and report it on held-out kernels."""
-    _require_seed(seed)
+    require_seed(seed)
     require_writable(out, "--out")
     from tirgym.performance_model.learner import make_learner
     from tirgym.performance_model.report import held_out, leave_one_out, means
@@ -211,11 +154,6 @@ def model_command(
         ("compiler", header.versions),
     ]
     print_table("", ("", ""), rows)
-
-
-def _require_seed(seed: int) -> None:
-    if seed < 0:
-        raise InvalidValueError("--seed", seed, "a whole number of at least 0")
 
 
 def _dataset(store: Path | None, target: Target, exact: bool, machine: str | None) -> Dataset:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tirgym.errors import InvalidValueError
+
 __all__ = [
     "ArchOption",
     "BackendOption",
@@ -17,6 +19,7 @@ __all__ = [
     "SubjectArgument",
     "ThreadsOption",
     "TraceArgument",
+    "require_seed",
 ]
 
 JsonFlag = Annotated[
@@ -65,3 +68,9 @@ ThreadsOption = Annotated[
     typer.Option("--threads", help="Threads of the target.", show_default="1"),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every random draw.")]
+
+
+def require_seed(seed: int) -> None:
+    """Raise InvalidValueError for a seed that NumPy would not take."""
+    if seed < 0:
+        raise InvalidValueError("--seed", seed, "a whole number of at least 0")
