@@ -9,6 +9,7 @@
     │   └── TargetMismatchError    a trace or record made for another target, version or vocabulary
     ├── BackendUnavailableError    a compiler or device is missing; says which and how to get it
     ├── IllegalTransformError      a rule or the compiler refused a transform; carries rule and location
+    ├── TrainingError              a training cannot go on: a reward or a loss is no number
     └── EvaluationError            the measuring machinery failed, as opposed to the program it measured
         └── WorkerDiedError        the worker process ended in the middle of a request
 
@@ -29,6 +30,7 @@ __all__ = [
     "MissingExtraError",
     "TargetMismatchError",
     "TirgymError",
+    "TrainingError",
     "UnknownNameError",
     "UsageError",
     "WorkerDiedError",
@@ -119,6 +121,10 @@ class IllegalTransformError(TirgymError):
     def __str__(self) -> str:
         where = f" at {self.location}" if self.location else ""
         return f"{self.transform} is illegal{where}: {self.reason} [{self.rule}]"
+
+
+class TrainingError(TirgymError):
+    """A training cannot go on: a reward or a loss is no finite number."""
 
 
 class EvaluationError(TirgymError):

@@ -1,0 +1,114 @@
+"""`EnvSpec`: the training environments as plain data, so that worker processes can make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+
+from tirgym.baselines.ppo.curriculum import make_curriculum
+from tirgym.baselines.ppo.curriculum_env import CurriculumEnv
+from tirgym.errors import InvalidValueError, UnknownNameError
+
+if TYPE_CHECKING:
+    from tirgym.harness.evaluator import Evaluator
+    from tirgym.kernels_suite.kernel import Workload
+    from tirgym.rewards.reward import Reward
+
+__all__ = ["ENV_IDS", "TRAIN_REWARDS", "EnvSpec"]
+
+ENV_IDS: Mapping[str, str] = {
+    "tirgym/Decision-v0": "final",
+    "tirgym/DecisionStatic-v0": "final",
+    "tirgym/Schedule-v0": "measured",
+    "tirgym/ScheduleStatic-v0": "measured",
+}
+"""Id → what the environment calls the reward that is measured."""
+
+TRAIN_REWARDS = ("static", "measured", "replay")
+"""Rewards by name: predicted by formulas, measured behind the gate, read from a store."""
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """Which environments a training or an evaluation plays in."""
+
+    env: str = "tirgym/Decision-v0"
+    kernels: tuple[str, ...] = ("matmul",)
+    """names, URIs, or file.py:NAME"""
+    shapes: str = "train"
+    """name of the shapes that are drawn from (see `tirgym.envs.strategies.SHAPE_SETS`)"""
+    observation: str = "dict"
+    reward: str = "static"
+    """one of `TRAIN_REWARDS`, or "package.module:Class" of a class with the protocol `Reward`"""
+    store: str | None = None
+    """path of the measurement store; None: the user's"""
+    num_threads: int = 1
+    """of the target"""
+    max_steps: int | None = None
+    """None: the environment's own"""
+    curriculum: str = "rounds"
+    seed: int = 0
+
+    def choices(self) -> list[list[Workload]]:
+        """For each kernel its workloads; raises what `WorkloadSampler` raises."""
+        from tirgym.envs.strategies import WorkloadSampler
+
+        return WorkloadSampler(list(self.kernels), self.shapes).choices
+
+    def make(self, evaluator: Evaluator | None = None) -> gymnasium.Env[Any, Any]:
+        """An environment without curriculum; `evaluator` is for `shared_evaluator`.
+
+        Raises UnknownNameError for an id or a reward, and InvalidValueError for a reward class that
+        cannot be had.
+        """
+        if self.env not in ENV_IDS:
+            raise UnknownNameError("environment", self.env, ENV_IDS)
+        arguments: dict[str, Any] = {
+            "kernel": list(self.kernels),
+            "shape": self.shapes,
+            "observation": self.observation,
+            "reward": self._reward(),
+            "num_threads": self.num_threads,
+            "store": self.store,
+            "evaluator": evaluator,
+        }
+        if self.max_steps is not None:
+            arguments["max_steps"] = self.max_steps
+        return gymnasium.make(self.env, disable_env_checker=True, **arguments)
+
+    def make_all(
+        self, indices: Sequence[int], evaluator: Evaluator | None = None
+    ) -> list[CurriculumEnv]:
+        """The training environments with these numbers, each with a curriculum of its own."""
+        choices = self.choices()
+        return [
+            CurriculumEnv(
+                self.make(evaluator), make_curriculum(self.curriculum, choices, self.seed, index)
+            )
+            for index in indices
+        ]
+
+    def shared_evaluator(self) -> Evaluator | None:
+        """One evaluator for all environments of a process, where the reward measures; else None."""
+        if self.reward != "measured":
+            return None
+        from tirgym.harness.local_evaluator import LocalEvaluator
+
+        return LocalEvaluator(store=self.store)
+
+    def _reward(self) -> str | Reward:
+        if self.reward in TRAIN_REWARDS:
+            return ENV_IDS[self.env] if self.reward == "measured" else self.reward
+        module, colon, attribute = self.reward.partition(":")
+        if not colon:
+            raise UnknownNameError("reward", self.reward, (*TRAIN_REWARDS, "package.module:Class"))
+        try:
+            made: Reward = getattr(import_module(module), attribute)()
+        except (ImportError, AttributeError, TypeError) as error:
+            accepted = f"package.module:Class that is made without arguments ({error})"
+            raise InvalidValueError("reward", self.reward, accepted) from None
+        return made

@@ -1,0 +1,188 @@
+"""`TrainArgs`: everything that a training is made from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tirgym.baselines.ppo.curriculum import CURRICULA
+from tirgym.baselines.ppo.env_spec import ENV_IDS, TRAIN_REWARDS, EnvSpec
+from tirgym.baselines.ppo.policy_kinds import POLICY_KINDS, PolicyKind
+from tirgym.envs.strategies import SHAPE_SETS
+from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.kernels_suite.kernel import Split
+from tirgym.kernels_suite.registry import SUITES, list_kernels
+
+__all__ = ["TrainArgs"]
+
+MAY_CHANGE = frozenset(
+    {"steps", "out", "workers", "eval_every", "checkpoint_every", "learner_threads"}
+)
+"""Fields that a training may be resumed with other values of."""
+
+
+@dataclass(frozen=True)
+class TrainArgs:
+    """A training; the same arguments make the same weights where rewards are deterministic."""
+
+    agent: str = "ppo-gnn"
+    env: str = "tirgym/Decision-v0"
+    reward: str = "static"
+    """static, measured, replay, or "package.module:Class" """
+    suite: str = "core-v0"
+    split: str = "train"
+    """families that are trained on"""
+    kernels: tuple[str, ...] = ()
+    """instead of those of the split: names, URIs, or file.py:NAME"""
+    shapes: str = "train"
+    curriculum: str = "rounds"
+    steps: int = 200_000
+    """environment steps, rounded up to whole rollouts"""
+    envs: int = 16
+    workers: int | None = None
+    """processes that step the environments; None: one a core, none for a single environment"""
+    seed: int = 0
+    out: str = "runs/train"
+    """folder of the checkpoints, logs and pictures"""
+    store: str | None = None
+    """measurement store; None: the user's"""
+    observation: str | None = None
+    """None: the agent's own"""
+    num_threads: int = 1
+    """of the target"""
+    max_steps: int | None = None
+    """of an episode; None: the environment's own"""
+    eval_split: str = "val"
+    eval_every: int = 20_000
+    """steps"""
+    checkpoint_every: int = 10_000
+    """steps"""
+    learner_threads: int = 2
+    device: str = "cpu"
+
+    rollout: int = 2048
+    """steps of all environments between updates"""
+    batch: int = 256
+    epochs: int = 4
+    learning_rate: float = 3e-4
+    gamma: float = 1.0
+    """1: episodes are short, and returns are log speedups"""
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    entropy: float = 0.01
+    value: float = 0.5
+    max_grad_norm: float = 0.5
+
+    def check(self) -> None:
+        """Raise UnknownNameError or InvalidValueError for what cannot be trained."""
+        tables: tuple[tuple[str, str, Iterable[str]], ...] = (
+            ("agent", self.agent, POLICY_KINDS),
+            ("environment", self.env, ENV_IDS),
+            ("suite", self.suite, SUITES),
+            ("split", self.split, list(Split)),
+            ("split", self.eval_split, list(Split)),
+            ("shapes", self.shapes, SHAPE_SETS),
+            ("curriculum", self.curriculum, CURRICULA),
+        )
+        for kind, name, accepted in tables:
+            if name not in accepted:
+                raise UnknownNameError(kind, name, accepted)
+        if self.reward not in TRAIN_REWARDS and ":" not in self.reward:
+            accepted_rewards = (*TRAIN_REWARDS, "package.module:Class")
+            raise UnknownNameError("reward", self.reward, accepted_rewards)
+        self.kind.require_observation(self.agent, self.shown)
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InvalidValueError(name, value, f"a whole number of at least {least}")
+        if self.rollout % self.envs or self.rollout % self.batch:
+            multiple = f"a multiple of envs ({self.envs}) and of batch ({self.batch})"
+            raise InvalidValueError("rollout", self.rollout, multiple)
+        for name in ("learning_rate", "max_grad_norm", "clip"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidValueError(name, value, "a positive number")
+        for name in ("gamma", "gae_lambda"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InvalidValueError(name, getattr(self, name), "a number from 0 to 1")
+
+    @property
+    def kind(self) -> PolicyKind:
+        """The kind of policy that the agent is."""
+        return POLICY_KINDS[self.agent]
+
+    @property
+    def shown(self) -> str:
+        """Name of the observation."""
+        return self.observation or self.kind.observation
+
+    @property
+    def total_steps(self) -> int:
+        """Steps in whole rollouts."""
+        return math.ceil(self.steps / self.rollout) * self.rollout
+
+    def spec(self) -> EnvSpec:
+        """The training environments."""
+        return EnvSpec(
+            env=self.env,
+            kernels=self.kernels or _kernels(self.suite, self.split),
+            shapes=self.shapes,
+            observation=self.shown,
+            reward=self.reward,
+            store=self.store,
+            num_threads=self.num_threads,
+            max_steps=self.max_steps,
+            curriculum=self.curriculum,
+            seed=self.seed,
+        )
+
+    def eval_spec(self) -> EnvSpec:
+        """The environments of evaluations: held-out kernels at their default shapes."""
+        kernels = _kernels(self.suite, self.eval_split)
+        return EnvSpec(**{**asdict(self.spec()), "kernels": kernels, "shapes": "default"})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**asdict(self), "kernels": list(self.kernels)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TrainArgs:
+        """The arguments whose `to_dict` is `data`; raises ValueError or TypeError."""
+        names = {field.name for field in fields(cls)}
+        if set(data) != names:
+            raise ValueError(f"missing or unexpected: {', '.join(sorted(names ^ set(data)))}")
+        return cls(**{**data, "kernels": tuple(data["kernels"])})
+
+    def require_same(self, before: TrainArgs) -> None:
+        """Raise InvalidValueError where a training with `before` cannot be gone on with."""
+        for field in fields(self):
+            if field.name in MAY_CHANGE:
+                continue
+            here, there = getattr(self, field.name), getattr(before, field.name)
+            if here != there:
+                accepted = f"{there!r}, with which {Path(self.out)} was begun, or another folder"
+                raise InvalidValueError(field.name, here, accepted)
+
+
+_LEAST = {
+    "steps": 1,
+    "envs": 1,
+    "workers": 0,
+    "seed": 0,
+    "num_threads": 1,
+    "max_steps": 1,
+    "eval_every": 1,
+    "checkpoint_every": 1,
+    "learner_threads": 1,
+    "rollout": 2,
+    "batch": 2,
+    "epochs": 1,
+}
+
+
+def _kernels(suite: str, split: str) -> tuple[str, ...]:
+    found = list_kernels(suite, Split(split))
+    return tuple(f"{kernel.suite}/{kernel.name}" for kernel in found)

@@ -1,0 +1,159 @@
+"""`train`: trains a policy in a folder, and goes on there after whatever ended it.
+
+from tirgym.baselines.ppo.training import TrainArgs, train
+result = train(TrainArgs(agent="ppo-gnn", steps=100_000, out="runs/gnn"))
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tirgym.baselines.ppo.extra import require_rl
+from tirgym.baselines.ppo.run_folder import RunFolder
+from tirgym.baselines.ppo.train_args import TrainArgs
+from tirgym.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from tirgym.baselines.ppo.boundary import Schedule, TrainProgress
+    from tirgym.baselines.ppo.vector_env import GroupedVecEnv
+
+__all__ = ["TrainArgs", "TrainResult", "train"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """A training that came to its end."""
+
+    args: TrainArgs
+    steps: int
+    resumed_from: int
+    """steps that were there before; 0 for a new training"""
+    seconds: float
+    """of this call"""
+    steps_per_s: float | None
+    """of this call, environments, learner and evaluations included; None if nothing was left"""
+    evaluations: tuple[Mapping[str, Any], ...]
+    """the lines of `progress.jsonl`"""
+    policy: Path
+    best: Path
+    curve: Path | None
+    """None without matplotlib (extra: plot)"""
+
+
+def train(
+    args: TrainArgs, on_progress: Callable[[TrainProgress], None] | None = None
+) -> TrainResult:
+    """Train until `args.total_steps`, going on from the newest state in the folder `args.out`.
+
+    With a deterministic reward and as many learner threads, a training that was killed and gone on
+    with ends with the same weights as one that was not. Raises UnknownNameError, InvalidValueError
+    and MissingExtraError for what cannot be trained, and TrainingError when a reward or a loss is no
+    number.
+    """
+    args.check()
+    require_rl("training")
+    if find_spec("tensorboard") is None:
+        raise MissingExtraError("training", "tensorboard", "rl")
+    spec = args.spec()
+    spec.choices()
+    args.eval_spec().choices()
+
+    import torch
+
+    began, threads = time.monotonic(), torch.get_num_threads()
+    torch.set_num_threads(args.learner_threads)
+    try:
+        with RunFolder(args.out) as folder:
+            folder.claim(args)
+            resumed_from = _run(args, folder, on_progress)
+            return _result(args, folder, resumed_from, time.monotonic() - began)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run(
+    args: TrainArgs, folder: RunFolder, on_progress: Callable[[TrainProgress], None] | None
+) -> int:
+    """Train; answers the steps that it went on from."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    from tirgym.baselines.ppo import learner
+    from tirgym.baselines.ppo.boundary import Boundary
+    from tirgym.baselines.ppo.vector_env import GroupedVecEnv
+
+    with ExitStack() as stack:
+        env = GroupedVecEnv(args.spec(), args.envs, args.workers)
+        stack.callback(env.close)
+        model = learner.make_model(args, env)
+        schedule = _resume(args, folder, model, env)
+        start = model.num_timesteps
+        if start < args.total_steps:
+            writer = SummaryWriter(str(folder.tensorboard), purge_step=schedule.logged + 1)
+            stack.callback(writer.close)
+            save = _saver(args)
+            boundary = Boundary(args, folder, env, writer, schedule, save, on_progress)
+            stack.callback(boundary.close)
+            model.learn(
+                args.total_steps - start,
+                callback=boundary,
+                log_interval=None,
+                reset_num_timesteps=False,
+            )
+            save(model.policy, folder.policy, {"steps": model.num_timesteps})
+        return int(start)
+
+
+def _resume(args: TrainArgs, folder: RunFolder, model: Any, env: GroupedVecEnv) -> Schedule:
+    """Put the newest state of the folder into model and environments; answers what is due when."""
+    from tirgym.baselines.ppo import learner
+    from tirgym.baselines.ppo.boundary import Schedule
+
+    states = folder.states()
+    if not states:
+        folder.keep_rows(-1)
+        return Schedule(next_eval=0, next_checkpoint=args.checkpoint_every)
+    steps, path = states[-1]
+    tensors, facts = folder.load_state(path)
+    learner.restore(model, tensors, facts)
+    model._last_obs = env.restore(facts["environments"])
+    folder.keep_rows(steps)
+    return Schedule(**facts["schedule"])
+
+
+def _saver(args: TrainArgs) -> Callable[[Any, Path, Mapping[str, Any]], None]:
+    """Writes a policy to a file."""
+
+    def save(policy: Any, path: Path, facts: Mapping[str, Any]) -> None:
+        from safetensors.torch import save as to_bytes
+
+        from tirgym.baselines.ppo.run_folder import write_whole
+
+        write_whole(path, to_bytes({k: v.contiguous() for k, v in policy.state_dict().items()}))
+
+    return save
+
+
+def _result(args: TrainArgs, folder: RunFolder, resumed_from: int, seconds: float) -> TrainResult:
+    from tirgym.baselines.ppo.curve import save_curve
+
+    rows = folder.rows()
+    curve = save_curve(rows, args, folder.curve) if find_spec("matplotlib") else None
+    steps = args.total_steps
+    done = steps - resumed_from
+    return TrainResult(
+        args,
+        steps,
+        resumed_from,
+        seconds,
+        done / seconds if done > 0 else None,
+        tuple(rows),
+        folder.policy,
+        folder.best,
+        curve,
+    )
