@@ -52,10 +52,13 @@ class MetaScheduleAgent:
                 raise InvalidValueError(f"{field} of agent metaschedule", value, "at least 1")
         if find_spec("xgboost") is None:
             raise MissingExtraError("MetaSchedule's cost model", "xgboost", "peers")
+        self.schedules: dict[str, Any] = {}
+        """by IR key, the compiler's own trace of each program that was proposed in the last run"""
 
     def run(self, search: Search) -> None:
         """Spend the budget; returns early where the compiler finds no design space."""
-        rounds = _Rounds(self.args, search)
+        self.schedules = {}
+        rounds = _Rounds(self.args, search, self.schedules)
         while (batch := rounds.propose()) is not None:
             if not rounds.measure(batch):
                 return
@@ -64,7 +67,7 @@ class MetaScheduleAgent:
 class _Rounds:
     """One tuning task, round by round."""
 
-    def __init__(self, args: Args, search: Search) -> None:
+    def __init__(self, args: Args, search: Search, schedules: dict[str, Any]) -> None:
         from tvm.s_tir import meta_schedule as ms
         from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBModel
 
@@ -73,7 +76,7 @@ class _Rounds:
 
         if not isinstance(search.start, TensorIRProgram):
             raise InvalidValueError("program", search.start.dialect, "a TensorIR program")
-        self.search, self.start = search, search.start
+        self.search, self.start, self.schedules = search, search.start, schedules
         strategy = ms.search_strategy.EvolutionarySearch(population_size=args.population)
         seed = int(search.rng.integers(1, 2**31 - 1))
         self.context = tune_context(self.start.mod, self.start.target, True, strategy, seed)
@@ -121,7 +124,9 @@ class _Rounds:
         from tvm.s_tir import Schedule
 
         schedule = Schedule(candidate.sch.mod, debug_mask="none", error_render_level="none")
-        return type(self.start)(self.start.workload, self.start.target, (), schedule)
+        program = type(self.start)(self.start.workload, self.start.target, (), schedule)
+        self.schedules[program.ir_key] = candidate.sch.trace
+        return program
 
     def _commit(self, candidate: Any, seconds: float | None) -> None:
         from tvm.s_tir.meta_schedule.database import TuningRecord

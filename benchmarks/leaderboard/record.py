@@ -129,7 +129,7 @@ class Used:
     failures: int = 0
     """trials that did not pass"""
     compiles: int = 0
-    """evaluator calls that built machine code"""
+    """evaluator calls that emitted machine code"""
     steps: int = 0
     """transforms of all programs that were given to the evaluator"""
     tokens: int | None = None

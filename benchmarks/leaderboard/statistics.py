@@ -53,7 +53,7 @@ def ranked(speedups: ArrayLike) -> Scores:
 
 def geomean(scores: ArrayLike) -> Scores:
     """Geometric mean over seeds and workloads."""
-    return np.exp(np.mean(np.log(_checked(scores)), axis=(-2, -1)))
+    return np.asarray(np.exp(np.mean(np.log(_checked(scores)), axis=(-2, -1))))
 
 
 def median(scores: ArrayLike) -> Scores:

@@ -1,0 +1,206 @@
+"""`AgentApart`: an agent that plays from a process of its own; the run counts and measures here.
+
+The run's side: it makes each program again from its recipe, hands it to the run, and sends the verdict
+back. The process is ended when it exceeds its time, and can exceed nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from tirgym.benchmarks.leaderboard.agent_process import Order, Reply
+from tirgym.benchmarks.leaderboard.recipes import ProgramMaker
+from tirgym.benchmarks.leaderboard.record import Kind, Outcome, Recipe, RecipeKind
+from tirgym.errors import EvaluationError, IllegalTransformError, UsageError
+from tirgym.harness.agent import Search
+from tirgym.harness.evaluation import Evaluation
+from tirgym.harness.own_process import THREAD_VARIABLES
+from tirgym.kernels_suite.registry import load_workload
+
+__all__ = ["AgentApart"]
+
+START_S = 120.0
+"""To import and make the agent."""
+LONGEST = 64 << 20
+"""Bytes of one question."""
+
+
+class _Failed(Exception):
+    """The agent's process ended, hung, or spoke nonsense."""
+
+    def __init__(self, outcome: Outcome, message: str) -> None:
+        self.outcome, self.message = outcome, message
+        super().__init__(message)
+
+
+class AgentApart:
+    """Plays `order` from another process; used as a context manager, then given to a `SearchRun`.
+
+    After the run, `outcome` and `message` say how the process ended; a run whose agent fails keeps
+    what was found. `limit_s` are the wall seconds that the search may take.
+    """
+
+    def __init__(self, order: Order, kind: Kind, limit_s: float) -> None:
+        self.order, self.kind, self.limit_s = order, kind, limit_s
+        self.outcome, self.message = Outcome.FINISHED, ""
+        self.saw: object = None
+        """what the agent declares, as JSON values"""
+        self.tokens: int | None = None
+        self.schedules: dict[str, str] = {}
+        """by IR key, TVM's own instructions of the programs that a peer asked for"""
+        self.start_s = 0.0
+        self._buffer = b""
+
+    @property
+    def name(self) -> str:
+        """As ordered."""
+        return self.order.agent
+
+    def __enter__(self) -> Self:
+        """Start the process and wait until the agent is ready; a failure is kept for the run."""
+        began = time.monotonic()
+        self._home = tempfile.TemporaryDirectory(prefix="tirgym-agent-")
+        self._words = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tirgym.benchmarks.leaderboard.agent_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            env=self._environment(),
+            start_new_session=True,
+        )
+        self._deadline = began + START_S
+        self._failure: _Failed | None = None
+        try:
+            self._say(self.order)
+            self.saw = self._hear().get("saw")
+        except _Failed as failure:
+            self._failure = failure
+        self.start_s = time.monotonic() - began
+        return self
+
+    def _environment(self) -> dict[str, str]:
+        """One thread for every library, and an empty data folder: the store starts empty."""
+        threads = dict.fromkeys(THREAD_VARIABLES, "1")
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        return {**os.environ, **threads, "PYTHONPATH": paths, "TIRGYM_HOME": self._home.name}
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        self._process.wait()
+        self._words.close()
+        self._home.cleanup()
+
+    def run(self, search: Search) -> None:
+        """Answer the agent's questions until it ends; raises nothing for what the agent does."""
+        self._deadline = time.monotonic() + self.limit_s
+        try:
+            if self._failure is not None:
+                raise self._failure
+            self._serve(search)
+        except _Failed as failure:
+            self.outcome, self.message = failure.outcome, failure.message
+
+    def _serve(self, search: Search) -> None:
+        workload = load_workload(self.order.workload)
+        maker = ProgramMaker(workload, self.order.target)
+        answers: Iterator[Evaluation] = iter(())
+
+        def reply(evaluation: Evaluation | None) -> None:
+            self._say(Reply(evaluation, search.remaining_trials(), search.out_of_time()))
+
+        reply(search.history[0].evaluation)
+        while (question := self._hear()).get("op") != "end":
+            operation = question.get("op")
+            if operation == "batch":
+                programs = [self._program(data, maker) for data in question["programs"]]
+                answers = search.evaluate_many(programs)
+            elif operation == "next":
+                reply(next(answers, None))
+            else:
+                reply(None)
+        tokens = question.get("tokens")
+        self.tokens = tokens if isinstance(tokens, int) else None
+
+    def _program(self, data: Mapping[str, Any], maker: ProgramMaker) -> Any:
+        """The program of a question; its IR must be the one that the agent means."""
+        try:
+            steps, schedule = tuple(map(str, data["steps"])), str(data["schedule"])
+            recipe = Recipe(RecipeKind(data["kind"]), steps, schedule)
+            program = maker.make(recipe, self.kind)
+        except (UsageError, IllegalTransformError, KeyError, TypeError, ValueError) as error:
+            raise _Failed(Outcome.CRASH, f"asked for no program: {error}") from None
+        if program.ir_key != data.get("ir_key"):
+            raise _Failed(Outcome.CRASH, "asked for another program than its steps make")
+        if recipe.kind is RecipeKind.SCHEDULE:
+            self.schedules[program.ir_key] = recipe.schedule
+        return program
+
+    # -- the pipe ---------------------------------------------------------------------------
+
+    def _say(self, message: object) -> None:
+        data = pickle.dumps(message)
+        pipe = self._process.stdin
+        if pipe is None:
+            raise EvaluationError("the agent's process has no pipe")
+        try:
+            pipe.write(struct.pack("<I", len(data)) + data)
+            pipe.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def _hear(self) -> dict[str, Any]:
+        """The next question; raises _Failed when there is none in time."""
+        pipe = self._process.stdout
+        if pipe is None:
+            raise EvaluationError("the agent's process has no pipe")
+        while b"\n" not in self._buffer:
+            left = self._deadline - time.monotonic()
+            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                raise _Failed(Outcome.TIMEOUT, "the agent was killed at its time limit")
+            more = os.read(pipe.fileno(), 1 << 16)
+            if not more:
+                raise self._ended()
+            self._buffer += more
+            if len(self._buffer) > LONGEST:
+                raise _Failed(Outcome.CRASH, f"a question of more than {LONGEST >> 20} MiB")
+        text, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            question = json.loads(text)
+        except ValueError:
+            question = None
+        if not isinstance(question, dict):
+            raise _Failed(Outcome.CRASH, "a question that is no JSON object")
+        return question
+
+    def _ended(self) -> _Failed:
+        """The process ended before its agent did; with its last words."""
+        code = self._process.wait()
+        self._words.seek(0, os.SEEK_END)
+        self._words.seek(max(0, self._words.tell() - 2000))
+        lines = self._words.read().decode("utf-8", "replace").strip().splitlines()
+        last = " ".join((lines or ["no message"])[-1].split())[:300]
+        return _Failed(Outcome.CRASH, f"the agent's process ended with {code}: {last}")

@@ -1,0 +1,135 @@
+"""Who stands on a board: rows by name, and how each is made."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from tirgym.baselines.registry import AGENTS, in_space, make_agent
+from tirgym.benchmarks.leaderboard.record import Kind, Recipe, RecipeKind, Saw, SawWhat
+from tirgym.errors import InvalidValueError, MissingExtraError, UnknownNameError
+from tirgym.harness.agent import Agent
+from tirgym.harness.vendor import LIBRARIES, has_call
+from tirgym.harness.vocabulary import Vocabulary
+from tirgym.kernels_suite.kernel import Workload
+
+__all__ = ["CONTROL", "DEFAULT", "NOOP", "PEER", "Entrant", "agent_of", "entrant", "row_names"]
+
+CONTROL = "a/a"
+NOOP = "noop"
+DEFAULT = "default"
+PEER = "metaschedule"
+VENDORS: Mapping[str, tuple[str, ...]] = {
+    "vendor-numpy": ("numpy", "numpy-program"),
+    "vendor-torch": ("torch",),
+}
+"""Row → libraries of `tirgym.harness.vendor`, the first that has a call for the kernel counts."""
+BLANK = frozenset({"random", "greedy", "beam", "evolutionary", "mcts", PEER})
+"""Agents that bring nothing along: what they learn, they learn within the run."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """One row of the board."""
+
+    label: str
+    """as typed: name, and options where they are not the defaults"""
+    name: str
+    kind: Kind
+    options: Mapping[str, Any]
+
+    def reference(self, workload: Workload) -> Recipe | None:
+        """What a row that does not search answers; None where it has nothing for `workload`."""
+        if self.name == NOOP:
+            return Recipe(RecipeKind.TRANSFORMS)
+        if self.kind is Kind.CONTROL:
+            return Recipe(RecipeKind.CONTROL)
+        if self.name == DEFAULT:
+            return Recipe(RecipeKind.DEFAULT)
+        kernel = workload.kernel.name
+        libraries = [name for name in VENDORS[self.name] if has_call(name, kernel)]
+        return Recipe(RecipeKind.LIBRARY, library=libraries[0]) if libraries else None
+
+    def saw(self, declared: object) -> Saw:
+        """What the agent says that it saw; agents of this package that bring nothing need not say."""
+        if declared is None:
+            blank = self.kind is not Kind.AGENT or self.name in BLANK
+            return Saw(SawWhat.NOTHING if blank else SawWhat.UNKNOWN)
+        return _saw(declared)
+
+
+def _saw(declared: object) -> Saw:
+    """From JSON values: {"what": "model", "families": [...], "source": "..."}."""
+    if not isinstance(declared, Mapping):
+        return Saw(SawWhat.UNKNOWN)
+    families = declared.get("families", ())
+    try:
+        what = SawWhat(str(declared.get("what")))
+    except ValueError:
+        return Saw(SawWhat.UNKNOWN)
+    if not isinstance(families, list | tuple):
+        return Saw(SawWhat.UNKNOWN)
+    return Saw(what, tuple(map(str, families)), str(declared.get("source", "")))
+
+
+def row_names() -> tuple[str, ...]:
+    """Every row that can be asked for by name."""
+    return (CONTROL, NOOP, DEFAULT, *VENDORS, PEER, *AGENTS)
+
+
+def entrant(text: str) -> Entrant:
+    """The row of `name,option=value,…`.
+
+    Raises UnknownNameError for a name that is in no table, InvalidValueError for an option without
+    a value, and MissingExtraError for a row that needs a package that is not installed. Agents of
+    third parties ("package.module:Class") are imported in their own process alone.
+    """
+    name, *words = text.split(",")
+    options = _options(words)
+    if ":" in name:
+        return Entrant(text, name, Kind.AGENT, options)
+    if name not in row_names():
+        raise UnknownNameError("agent", name, [*row_names(), "package.module:Class"])
+    if name in (CONTROL, NOOP, DEFAULT, *VENDORS):
+        if options:
+            raise InvalidValueError(f"options of {name}", ",".join(words), "none")
+        for package in {LIBRARIES[library][0] for library in VENDORS.get(name, ())}:
+            if find_spec(package) is None:
+                raise MissingExtraError(f"row {name}", package, "peers")
+        kind = Kind.CONTROL if name == CONTROL else Kind.REFERENCE
+        return Entrant(text, name, kind, options)
+    kind = Kind.PEER if name == PEER else Kind.AGENT
+    agent_of(name, options, "llvm")  # says now what would end every run
+    return Entrant(text, name, kind, options)
+
+
+def _options(words: list[str]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise InvalidValueError("option of an agent", word, "name=value")
+        try:
+            made[key] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            made[key] = value
+    return made
+
+
+def agent_of(
+    name: str, options: Mapping[str, Any], backend: str
+) -> tuple[Agent, Vocabulary | None]:
+    """The agent and the vocabulary that it plays, None for the backend's default."""
+    rest = dict(options)
+    if name == PEER:
+        from tirgym.baselines.metaschedule import MetaScheduleAgent
+
+        return MetaScheduleAgent(**rest), None
+    space, vocabulary = rest.pop("space", None), None
+    if space is not None:
+        more, vocabulary = in_space(name, space, backend)
+        rest |= more
+    return make_agent(name, **rest), vocabulary

@@ -1,0 +1,202 @@
+"""`measure_here`: one session, in a process that never saw an agent: recipes become programs, pass the
+gate on fresh secret inputs, and are timed anew."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from tirgym.benchmarks.leaderboard.control import measure_control
+from tirgym.benchmarks.leaderboard.recipes import ProgramMaker
+from tirgym.benchmarks.leaderboard.record import Kind, Recipe, RecipeKind
+from tirgym.benchmarks.leaderboard.running import versions
+from tirgym.benchmarks.leaderboard.verdicts import Session, ShapeVerdict
+from tirgym.errors import EvaluationError, IllegalTransformError, UsageError
+from tirgym.harness.calibration import Peaks, peaks
+from tirgym.harness.default_schedule import default_program
+from tirgym.harness.evaluation import Evaluation
+from tirgym.harness.hardware import fingerprint
+from tirgym.harness.local_evaluator import LocalEvaluator
+from tirgym.harness.own_process import call_apart
+from tirgym.harness.program import Program
+from tirgym.harness.recheck import evaluate_fresh
+from tirgym.harness.static_profile import roofline, static_profile
+from tirgym.harness.status import FATAL, Status
+from tirgym.harness.target import Target
+from tirgym.harness.vendor import measure_vendor
+from tirgym.kernels_suite.kernel import Workload
+from tirgym.kernels_suite.registry import load_workload
+
+__all__ = ["Job", "measure_apart", "measure_here", "other_shapes"]
+
+TIMEOUT_S = 600.0
+"""For each job of a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One recipe to measure."""
+
+    recipe: Recipe
+    kind: Kind
+    shapes: bool
+    """also gate it on the kernel's other train and holdout shapes"""
+
+
+def measure_apart(uri: str, target: Target, jobs: Sequence[Job], session: int) -> list[Session]:
+    """One session of some recipes of one workload, in a fresh process.
+
+    A job whose process dies is a session with status CRASH or TIMEOUT; the others are not harmed.
+    """
+    threads, limit_s = target.num_threads, TIMEOUT_S * len(jobs)
+    arguments = (uri, target, tuple(jobs), session)
+    try:
+        found: list[Session] = call_apart(
+            measure_here, *arguments, num_threads=threads, timeout_s=limit_s
+        )
+    except (EvaluationError, TimeoutError) as error:
+        if len(jobs) > 1:
+            return [measure_apart(uri, target, [job], session)[0] for job in jobs]
+        status = Status.TIMEOUT if isinstance(error, TimeoutError) else Status.CRASH
+        return [_session(uri, target, jobs[0], session, status.value, message=str(error))]
+    return found
+
+
+def measure_here(uri: str, target: Target, jobs: Sequence[Job], session: int) -> list[Session]:
+    """`measure_apart` in this process."""
+    workload = load_workload(uri)
+    maker, floor_us = ProgramMaker(workload, target), _floor_us(workload, target)
+    with LocalEvaluator(target, ":memory:", seed=secrets.randbits(31)) as evaluator:
+        found = [_measured(job, maker, session, evaluator) for job in jobs]
+        shapes = _shapes([job for job in jobs if job.shapes], workload, target, evaluator)
+    return [
+        replace(made, floor_us=floor_us, shapes=shapes.get(job.recipe.digest, {}))
+        for job, made in zip(jobs, found, strict=True)
+    ]
+
+
+def _floor_us(workload: Workload, target: Target) -> float:
+    """Time at the roof of this machine."""
+    start = ProgramMaker(workload, target).start
+    known: Peaks = peaks(target)
+    return roofline(start, static_profile(start, assembly=False), 1.0, known).floor_us
+
+
+def _measured(job: Job, maker: ProgramMaker, session: int, evaluator: LocalEvaluator) -> Session:
+    """The session of one job, without shapes."""
+    workload, target = maker.start.workload, maker.start.target
+    place = (workload.uri, target, job, session)
+    if job.recipe.kind is RecipeKind.CONTROL:
+        control = measure_control(workload, target)
+        return _session(
+            *place,
+            control.status.value,
+            message=control.message,
+            speedup=control.ratio,
+            speedup_ci=control.interval,
+            best_us=control.best_us,
+            naive_us=control.naive_us,
+            code_key=control.code_key,
+        )
+    if job.recipe.kind is RecipeKind.LIBRARY:
+        library = measure_vendor(workload, target, job.recipe.library)
+        best_us = library.stats.lower_quartile_us if library.stats else None
+        return _session(
+            *place,
+            library.status.value,
+            message=library.message or library.library,
+            speedup=library.speedup,
+            speedup_ci=library.speedup_ci,
+            best_us=best_us,
+            naive_us=best_us * library.speedup if best_us and library.speedup else None,
+        )
+    try:
+        program = _program(job, maker)
+    except (UsageError, IllegalTransformError) as error:
+        return _session(*place, Status.ILLEGAL.value, message=f"does not apply: {error}")
+    evaluation = evaluate_fresh(evaluator, program)
+    return _session(*place, evaluation.status.value, **_numbers(evaluation))
+
+
+def _program(job: Job, maker: ProgramMaker) -> Program:
+    if job.recipe.kind is not RecipeKind.DEFAULT:
+        return maker.make(job.recipe, job.kind)
+    made = default_program(maker.start.workload, maker.start.target)
+    if made is None:
+        raise UsageError("the compiler has no default schedule for it")
+    return made[0]
+
+
+def _numbers(evaluation: Evaluation) -> dict[str, Any]:
+    measured = evaluation.measurement
+    found: dict[str, Any] = {
+        "message": evaluation.message,
+        "ir_key": evaluation.ir_key,
+        "code_key": evaluation.code_key,
+    }
+    if measured is not None:
+        found |= {
+            "speedup": measured.speedup,
+            "speedup_ci": measured.speedup_ci,
+            "best_us": measured.latency_us,
+            "naive_us": measured.latency_us * measured.speedup,
+        }
+    return found
+
+
+def _session(
+    uri: str, target: Target, job: Job, session: int, status: str, **fields: Any
+) -> Session:
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    return Session(
+        uri, job.recipe.digest, session, status, fingerprint(), str(target), versions(),
+        made=made, **fields,
+    )  # fmt: skip
+
+
+# -- other shapes ---------------------------------------------------------------------------
+
+
+def other_shapes(workload: Workload) -> list[Workload]:
+    """The kernel's train and holdout shapes besides this one."""
+    kernel = workload.kernel
+    made = [Workload.of(kernel, {**workload.shape, **s}) for s in (*kernel.train, *kernel.holdout)]
+    return [other for other in dict.fromkeys(made) if other != workload]
+
+
+def _shapes(
+    jobs: Iterable[Job], workload: Workload, target: Target, evaluator: LocalEvaluator
+) -> Mapping[str, dict[str, str]]:
+    """By recipe, the verdict at each other shape; libraries and controls have none.
+
+    Shape by shape, since inputs and references are prepared once for each.
+    """
+    made_by = (RecipeKind.TRANSFORMS, RecipeKind.SCHEDULE, RecipeKind.DEFAULT)
+    chosen = [job for job in jobs if job.recipe.kind in made_by]
+    found: dict[str, dict[str, str]] = {job.recipe.digest: {} for job in chosen}
+    for other in other_shapes(workload):
+        maker = ProgramMaker(other, target)
+        for job in chosen:
+            found[job.recipe.digest][other.uri] = _at(job, maker, evaluator)
+    return found
+
+
+def _at(job: Job, maker: ProgramMaker, evaluator: LocalEvaluator) -> str:
+    try:
+        program = _program(job, maker)
+    except (UsageError, IllegalTransformError) as error:
+        return f"{ShapeVerdict.NOT_PORTABLE}: {error}"
+    if program.ir_key == maker.start.ir_key:
+        return ShapeVerdict.PASSED.value
+    try:
+        check = evaluator.check(program)
+    except EvaluationError as error:
+        return f"{ShapeVerdict.UNJUDGED}: {error}"
+    if check.status is Status.PASSED:
+        return ShapeVerdict.PASSED.value
+    wrong = check.status in FATAL
+    verdict = ShapeVerdict.FAILED if wrong else ShapeVerdict.UNJUDGED
+    return f"{verdict}: {check.status}: {check.message}"

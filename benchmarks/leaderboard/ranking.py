@@ -1,0 +1,109 @@
+"""`ranking`: the rows of one table, best first."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tirgym.benchmarks.leaderboard.board import Board
+from tirgym.benchmarks.leaderboard.entrants import DEFAULT, PEER, VENDORS
+from tirgym.benchmarks.leaderboard.record import Kind, Record
+from tirgym.benchmarks.leaderboard.statistics import (
+    Scores,
+    fast_p,
+    geomean,
+    interval,
+    iqm,
+    median,
+    ranked,
+    unclipped,
+)
+from tirgym.benchmarks.leaderboard.verdicts import Standing, Verified
+
+__all__ = ["FAST_P", "OTHERS", "ranking"]
+
+FAST_P = (0.0, 1.0, 1.5, 2.0, 5.0, 10.0)
+OTHERS = (DEFAULT, PEER, *VENDORS)
+"""Rows that every other is held against, besides the unscheduled program."""
+
+
+def ranking(board: Board, trials: int, headline: Mapping[str, bool]) -> list[dict[str, Any]]:
+    """Rows by geometric mean; see the format in `tirgym.benchmarks.leaderboard.report`."""
+    rows = [_row(board, name, trials) for name in board.players()]
+    rows.sort(key=lambda row: -row["geomean"]["value"])
+    places = {True: 0, False: 0}
+    for row in rows:
+        row["headline"] = headline.get(row["agent"], False)
+        places[row["headline"]] += 1
+        row["rank"] = places[row["headline"]]
+    return rows
+
+
+def _row(board: Board, name: str, trials: int) -> dict[str, Any]:
+    matrix = board.matrix(name, trials)
+    speedups = matrix.speedups
+    scores = ranked(speedups)
+    runs = [record for record in board.records if record.agent == name]
+    return {
+        "agent": name,
+        "kind": board.kind(name).value,
+        "geomean": _estimate(scores, geomean),
+        "median": _estimate(scores, median),
+        "iqm": _estimate(scores, iqm),
+        "geomean_unclipped": _estimate(unclipped(speedups), geomean),
+        "fast_p": {f"{p:g}": fast_p(speedups, p) for p in FAST_P},
+        "against": {
+            "naive": {"geomean": float(geomean(scores)), "workloads": scores.shape[-1]},
+            **{other: _against(board, scores, other, trials) for other in OTHERS if other != name},
+        },
+        "roofline": _roofline(matrix.flat),
+        **{standing.value: matrix.count(standing) for standing in Standing},
+        **_spent(runs),
+    }
+
+
+def _estimate(scores: Scores, statistic: Callable[[Scores], Scores]) -> dict[str, float | None]:
+    found = interval(scores, statistic)
+    low, high = (None, None) if found is None else (float(found[0]), float(found[1]))
+    return {"value": float(statistic(scores)), "low": low, "high": high}
+
+
+def _against(board: Board, scores: Scores, other: str, trials: int) -> dict[str, Any] | None:
+    """How many times as fast as `other`, over the workloads where it has verified numbers.
+
+    Searches keep the unscheduled program where they find nothing faster; references are what they are.
+    """
+    if other not in board.plan.agents:
+        return None
+    theirs = board.matrix(other, trials).measured
+    has = np.isfinite(theirs).all(axis=0)
+    if not has.any():
+        return None
+    if board.kind(other) is not Kind.REFERENCE:
+        theirs = np.maximum(theirs, 1.0)
+    ratios = np.log(scores[:, has]).mean(axis=0) - np.log(theirs[:, has]).mean(axis=0)
+    return {"geomean": float(np.exp(ratios.mean())), "workloads": int(has.sum())}
+
+
+def _roofline(cells: Sequence[Verified]) -> float | None:
+    shares = [c.floor_us / c.best_us for c in cells if c.floor_us and c.best_us]
+    return statistics.fmean(shares) if shares else None
+
+
+def _spent(runs: Sequence[Record]) -> dict[str, float | None]:
+    def mean(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return statistics.fmean(known) if known else None
+
+    used = [record.used for record in runs]
+    return {
+        "trials_used": mean([u.trials for u in used]),
+        "failures": mean([u.failures for u in used]),
+        "compiles": mean([u.compiles for u in used]),
+        "steps": mean([u.steps for u in used]),
+        "tokens": mean([u.tokens for u in used]),
+        "wall_s": mean([u.wall_s for u in used]),
+    }

@@ -1,0 +1,220 @@
+"""`run_row`: one run of one row; `run_board`: all that a plan still lacks, one after the other."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from tirgym.benchmarks.leaderboard.agent_process import Order
+from tirgym.benchmarks.leaderboard.apart import AgentApart
+from tirgym.benchmarks.leaderboard.entrants import Entrant, entrant
+from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line
+from tirgym.benchmarks.leaderboard.recipes import recipe_of
+from tirgym.benchmarks.leaderboard.record import (
+    Answer,
+    Claim,
+    Kind,
+    Machine,
+    Outcome,
+    Point,
+    Record,
+    Used,
+)
+from tirgym.harness.agent import Budget, Candidate
+from tirgym.harness.backend import backend
+from tirgym.harness.evaluation import Evaluation
+from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.hardware import compiler_versions, cpu_model, fingerprint
+from tirgym.harness.local_evaluator import LocalEvaluator
+from tirgym.harness.program import Program
+from tirgym.harness.search_run import SearchRun, Trial
+from tirgym.harness.static_cost import StaticCostModel
+from tirgym.harness.store import PROTOCOL_VERSION
+from tirgym.harness.target import Target
+from tirgym.harness.transforms import default_vocabulary
+from tirgym.harness.verification import verify_best
+from tirgym.kernels_suite.registry import load_workload
+
+__all__ = ["Conditions", "Finished", "machine", "run_board", "run_row", "versions"]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What holds for every run of a board."""
+
+    target: Target
+    trials: tuple[int, ...]
+    """ascending; the last is the budget"""
+    seconds: float | None = None
+    """time limit of one search"""
+    hard_limit_s: float = 3600.0
+    """the agent's process is killed after `seconds` and this"""
+    memory_bytes: int = 16 << 30
+    """address space of the agent's process"""
+    file_bytes: int = 1 << 30
+    make_evaluator: Callable[[Target, int], Evaluator] = field(
+        default=lambda target, seed: LocalEvaluator(target, ":memory:", seed=seed)
+    )
+    """one for each run, so that every run starts from an empty store"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What `run_board` tells after each row."""
+
+    record: Record
+    done: int
+    total: int
+    left_s: float
+    """wall seconds that the rest will take if it goes on like this"""
+
+
+def machine() -> Machine:
+    """This machine."""
+    return Machine(fingerprint(), cpu_model(), os.cpu_count() or 1)
+
+
+def versions() -> dict[str, str]:
+    """Of what decides machine code and numbers."""
+    own = {name: version(name) for name in ("tirgym", "numpy")}
+    return {**compiler_versions(), **own, "python": platform.python_version()}
+
+
+def run_row(row: Entrant, uri: str, seed: int, given: Conditions) -> Record:
+    """One run. Agents play in a process of their own; raises only for what is no agent's fault."""
+    workload = load_workload(uri)
+    fields: dict[str, Any] = {
+        "agent": row.label,
+        "kind": row.kind,
+        "workload": workload.uri,
+        "seed": seed,
+        "trials": given.trials,
+        "machine": machine(),
+        "target": given.target,
+        "versions": versions(),
+        "protocol": PROTOCOL_VERSION,
+        "seconds": given.seconds,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    if row.kind in (Kind.REFERENCE, Kind.CONTROL):
+        recipe = row.reference(workload)
+        if recipe is None:
+            return Record(outcome=Outcome.NOT_APPLICABLE, **fields)
+        answers = tuple(Answer(trials, recipe) for trials in given.trials)
+        return Record(outcome=Outcome.FINISHED, answers=answers, **fields)
+    return _search(row, uri, seed, given, fields)
+
+
+def _search(
+    row: Entrant, uri: str, seed: int, given: Conditions, fields: Mapping[str, Any]
+) -> Record:
+    target, budget = given.target, Budget(given.trials[-1], given.seconds)
+    order = Order(
+        row.name, row.options, uri, target, seed, budget, given.memory_bytes, given.file_bytes
+    )
+    limit_s = (given.seconds or 0.0) + given.hard_limit_s
+    player = AgentApart(order, row.kind, limit_s)
+    with closing(given.make_evaluator(target, seed)) as evaluator, player:
+        start = backend(target.backend).start(load_workload(uri), target)
+        vocabulary = default_vocabulary(target.backend)
+        run = SearchRun(start, vocabulary, StaticCostModel(), evaluator, budget, seed)
+        began = time.monotonic()
+        run.run(player)
+        wall_s = time.monotonic() - began
+        answers = [
+            _answer(trials, run.trials, start, evaluator, player.schedules)
+            for trials in given.trials
+        ]
+        choice_s = time.monotonic() - began - wall_s
+    return Record(
+        outcome=player.outcome,
+        message=player.message,
+        saw=row.saw(player.saw),
+        stopped=run.stopped.value,
+        answers=tuple(answers),
+        curve=tuple(_point(trial) for trial in run.trials),
+        used=_used(run, player, wall_s, choice_s),
+        **fields,
+    )
+
+
+def _answer(
+    trials: int,
+    curve: Sequence[Trial],
+    start: Program,
+    evaluator: Evaluator,
+    schedules: Mapping[str, str],
+) -> Answer:
+    """The best of the first `trials` trials, chosen by measuring the best three again in full."""
+    passed = [t.candidate for t in curve if t.number <= trials and t.candidate.evaluation.passed]
+    unique = {c.evaluation.code_key: c for c in reversed(passed)}
+    ranking = sorted(unique.values(), key=lambda c: -(c.evaluation.speedup or 0.0))
+    chosen: Candidate = verify_best(ranking, start, evaluator).candidate
+    program, found = chosen.program, chosen.evaluation
+    recipe = recipe_of(program, start, schedules)
+    return Answer(trials, recipe, program.ir_key, found.code_key, _claim(found))
+
+
+def _claim(found: Evaluation) -> Claim:
+    measured = found.measurement
+    if measured is None:
+        return Claim(found.status.value)
+    return Claim(found.status.value, measured.speedup, measured.speedup_ci, measured.latency_us)
+
+
+def _point(trial: Trial) -> Point:
+    found = trial.candidate.evaluation
+    return Point(
+        trial.number,
+        trial.charged,
+        found.status.value,
+        found.speedup,
+        trial.best_speedup,
+        round(trial.elapsed_s, 3),
+        found.code_key,
+        len(trial.candidate.program.steps),
+    )
+
+
+def _used(run: SearchRun, player: AgentApart, wall_s: float, choice_s: float) -> Used:
+    return Used(
+        trials=run.used,
+        failures=sum(t.charged and not t.candidate.evaluation.passed for t in run.trials),
+        compiles=sum(bool(t.candidate.evaluation.code_key) for t in run.trials),
+        steps=sum(len(t.candidate.program.steps) for t in run.trials),
+        tokens=player.tokens,
+        wall_s=round(wall_s, 3),
+        evaluator_s=round(run.evaluator_s, 3),
+        start_s=round(player.start_s, 3),
+        choice_s=round(choice_s, 3),
+    )
+
+
+def run_board(
+    folder: BoardFolder, given: Conditions, on_row: Callable[[Finished], None] = lambda row: None
+) -> list[str]:
+    """Run what the plan of `folder` lacks; answers the problems of the lines that are there.
+
+    Killed at any moment and called again, it goes on after the last whole line.
+    """
+    plan = folder.plan()
+    if plan is None:
+        return []
+    records, problems = folder.records()
+    known = {record.key for record in records}
+    waiting = [key for key in plan.rows() if key not in known]
+    rows = {label: entrant(label) for label in plan.agents}
+    began, total = time.monotonic(), len(known) + len(waiting)
+    for number, (agent, uri, seed) in enumerate(waiting, 1):
+        record = run_row(rows[agent], uri, seed, given)
+        append_line(folder.records_path, record.to_json())
+        left_s = (time.monotonic() - began) / number * (len(waiting) - number)
+        on_row(Finished(record, len(known) + number, total, left_s))
+    return problems

@@ -1,0 +1,206 @@
+"""`judge`: what a claimed answer is worth, from what clean processes measured of it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tirgym.benchmarks.leaderboard.record import Answer, Outcome, RecipeKind, Record
+from tirgym.harness.status import Status
+
+__all__ = ["Session", "ShapeVerdict", "Standing", "Verified", "judge", "judge_record"]
+
+CLAIM_MARGIN = 1.25
+"""A claim this many times the verified speedup is marked."""
+
+
+class Standing(StrEnum):
+    """What became of one answer."""
+
+    VERIFIED = "verified"
+    FAILED = "failed"
+    """counts 0.5, and 0 in fast_p"""
+    MISSING = "missing"
+    """there is no record; counts like FAILED"""
+    UNMEASURED = "unmeasured"
+    """not all sessions have been measured yet; counts like FAILED"""
+    NOT_APPLICABLE = "not_applicable"
+    """a reference that has nothing for the workload: the unscheduled program is kept, which counts 1"""
+
+
+class ShapeVerdict(StrEnum):
+    """What became of a program's recipe at another shape of the kernel."""
+
+    PASSED = "passed"
+    NOT_PORTABLE = "not_portable"
+    """it does not apply there: no failure"""
+    FAILED = "failed"
+    """it applies and is wrong, crashes or hangs: a failure of the program"""
+    UNJUDGED = "unjudged"
+    """it applies and was cut off before it was shown right or wrong"""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one clean process measured of one recipe on one workload."""
+
+    workload: str
+    recipe: str
+    """digest of the recipe"""
+    session: int
+    status: str
+    machine: str
+    """fingerprint"""
+    target: str
+    versions: dict[str, str]
+    message: str = ""
+    speedup: float | None = None
+    """unscheduled time / program time, interleaved"""
+    speedup_ci: tuple[float, float] | None = None
+    best_us: float | None = None
+    naive_us: float | None = None
+    floor_us: float | None = None
+    """time at the roof of this machine's measured roofline"""
+    ir_key: str = ""
+    code_key: str = ""
+    shapes: dict[str, str] = field(default_factory=dict)
+    """workload URI of another train or holdout shape → "verdict" or "verdict: why"; session 0 alone"""
+    made: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The verdict on one answer of one record."""
+
+    agent: str
+    workload: str
+    seed: int
+    trials: int
+    standing: Standing
+    reason: str = ""
+    """why it is not verified, or what is wrong with its claim"""
+    speedup: float | None = None
+    """median over the sessions; VERIFIED alone"""
+    low: float | None = None
+    """slowest session"""
+    high: float | None = None
+    sessions: tuple[float, ...] = ()
+    """speedup by session, in order of measuring"""
+    best_us: float | None = None
+    naive_us: float | None = None
+    floor_us: float | None = None
+    claimed: float | None = None
+    claim_holds: bool | None = None
+    """None without a claim or a number"""
+    shapes: dict[str, int] = field(default_factory=dict)
+    """other shapes of the kernel by `ShapeVerdict`"""
+    code_key: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, int, int]:
+        """What is unique on a board."""
+        return self.agent, self.workload, self.seed, self.trials
+
+
+def judge_record(
+    record: Record, sessions: Mapping[tuple[str, str], Sequence[Session]], wanted: int
+) -> list[Verified]:
+    """A verdict for each trial count of `record`; `sessions` by workload and recipe digest."""
+    found = []
+    for trials in record.trials:
+        answer = record.answer(trials)
+        measured: Sequence[Session] = ()
+        if answer is not None:
+            measured = sessions.get((record.workload, answer.recipe.digest), ())
+        found.append(judge(record, trials, answer, measured, wanted))
+    return found
+
+
+def judge(
+    record: Record,
+    trials: int,
+    answer: Answer | None,
+    sessions: Sequence[Session],
+    wanted: int,
+) -> Verified:
+    """The verdict on one answer: the median over at least `wanted` sessions that all passed the gate."""
+    claim = answer.claim.speedup if answer is not None and answer.claim is not None else None
+    place = (record.agent, record.workload, record.seed, trials)
+    if record.outcome is Outcome.NOT_APPLICABLE:
+        return Verified(*place, Standing.NOT_APPLICABLE, record.message)
+    reason = _rules(record, trials, answer) or _failure(answer, sessions)
+    if reason:
+        return Verified(*place, Standing.FAILED, reason, claimed=claim)
+    if len(sessions) < wanted:
+        text = f"{len(sessions)} of {wanted} sessions measured"
+        return Verified(*place, Standing.UNMEASURED, text, claimed=claim)
+    timed = [s for s in sessions if s.speedup is not None]
+    if 2 * len(timed) <= len(sessions):
+        others = ", ".join(sorted({s.status for s in sessions if s.speedup is None}))
+        text = f"{len(timed)} of {len(sessions)} sessions gave a number ({others})"
+        return Verified(*place, Standing.FAILED, text, claimed=claim)
+    ratios = tuple(s.speedup for s in timed if s.speedup is not None)
+    speedup = statistics.median(ratios)
+    holds = None if claim is None else not claim > CLAIM_MARGIN * speedup
+    reason = "" if holds in (None, True) else f"claimed {claim:.2f}x, measured {speedup:.2f}x"
+    return Verified(
+        *place,
+        Standing.VERIFIED,
+        reason,
+        speedup,
+        min(ratios),
+        max(ratios),
+        ratios,
+        _median(s.best_us for s in timed),
+        _median(s.naive_us for s in timed),
+        _median(s.floor_us for s in timed),
+        claim,
+        holds,
+        _counts(sessions),
+        timed[0].code_key,
+    )
+
+
+def _rules(record: Record, trials: int, answer: Answer | None) -> str:
+    """What the record itself is refused for, "" if nothing."""
+    if answer is None:
+        return record.message or f"no answer at {trials} trials"
+    found_nothing = answer.recipe.kind is RecipeKind.TRANSFORMS and not answer.recipe.steps
+    if record.outcome is not Outcome.FINISHED and found_nothing:
+        return f"{record.outcome.value}: {record.message}"
+    if not record.curve:
+        return ""
+    charged = [point for point in record.curve if point.charged]
+    if len(charged) > record.trials[-1]:
+        return f"{len(charged)} trials spent of {record.trials[-1]}"
+    codes = {point.code_key for point in record.curve if point.trial <= trials}
+    if answer.code_key not in codes:
+        return f"the answer is not among the first {trials} trials"
+    return ""
+
+
+def _failure(answer: Answer | None, sessions: Iterable[Session]) -> str:
+    """The first session that says more than that it could not be timed, "" if none does."""
+    for session in sessions:
+        if session.status not in (Status.PASSED, Status.NOISY, Status.SUSPECT, Status.TOO_SLOW):
+            return f"{session.status}: {session.message}"
+        if answer is not None and answer.ir_key and session.ir_key != answer.ir_key:
+            return f"makes another program here: IR {session.ir_key}, recorded {answer.ir_key}"
+        for uri, verdict in session.shapes.items():
+            if verdict.startswith(ShapeVerdict.FAILED):
+                return f"at {uri}: {verdict}"
+    return ""
+
+
+def _counts(sessions: Iterable[Session]) -> dict[str, int]:
+    """Other shapes by verdict."""
+    words = [v.partition(":")[0] for session in sessions for v in session.shapes.values()]
+    return {str(kind): words.count(kind) for kind in ShapeVerdict if kind in words}
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return statistics.median(known) if known else None

@@ -1,0 +1,234 @@
+"""`verify_board`: measures every answer of a board in clean processes and writes the verdicts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line, read_lines, write_whole
+from tirgym.benchmarks.leaderboard.measuring import Job, measure_apart
+from tirgym.benchmarks.leaderboard.record import Record
+from tirgym.benchmarks.leaderboard.signing import Signer
+from tirgym.benchmarks.leaderboard.verdicts import Session, Standing, Verified, judge_record
+from tirgym.errors import InvalidValueError, UsageError
+from tirgym.harness.hardware import fingerprint
+from tirgym.harness.target import Target
+from tirgym.kernels_suite.registry import load_workload
+
+__all__ = ["Step", "Summary", "admitted", "read_verified", "verify_board"]
+
+SESSION_FORMAT = "tirgym-session-1"
+VERIFIED_FORMAT = "tirgym-verified-1"
+CHUNK = 8
+"""Recipes that one process measures; what a killed verification loses."""
+
+Measure = Callable[[str, Target, Sequence[Job], int], list[Session]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What `verify_board` tells after each process."""
+
+    workload: str
+    session: int
+    done: int
+    """recipes measured in sessions"""
+    total: int
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a verification found."""
+
+    verified: tuple[Verified, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Every answer that was claimed holds, and every line could be read."""
+        fine = (Standing.VERIFIED, Standing.NOT_APPLICABLE)
+        return not self.problems and all(
+            v.standing in fine and v.claim_holds is not False for v in self.verified
+        )
+
+
+def verify_board(
+    folder: BoardFolder,
+    sessions: int,
+    on_step: Callable[[Step], None] = lambda step: None,
+    measure: Measure = measure_apart,
+) -> Summary:
+    """Measure what lacks sessions, then write verified.jsonl.
+
+    Killed at any moment and called again, it goes on after the last process that ended. Raises
+    InvalidValueError for a folder without records that can be verified here.
+    """
+    folder.require()
+    records, problems = folder.records()
+    records, left_out = admitted(records, fingerprint())
+    problems += left_out
+    if not records:
+        accepted = "at least one record that can be verified here"
+        told = "; ".join(problems[:3]) or "no record"
+        raise InvalidValueError("board", f"{folder.path} ({told})", accepted)
+    signer = Signer()
+    known, forged = _sessions(folder, signer)
+    problems += forged
+    target = records[0].target
+    jobs = _jobs(records)
+    waiting = list(_waiting(jobs, known, sessions))
+    total = sum(len(wanted) for wanted in jobs.values()) * sessions
+    done = total - sum(len(chunk) for _, _, chunk in waiting)
+    began, fresh = time.monotonic(), 0
+    for uri, session, chunk in waiting:
+        for found in measure(uri, target, chunk, session):
+            line = signer.signed({"format": SESSION_FORMAT, **asdict(found)})
+            append_line(folder.sessions_path, line)
+            known[found.workload, found.recipe].append(found)
+        fresh += len(chunk)
+        left_s = (time.monotonic() - began) / fresh * (total - done - fresh)
+        on_step(Step(uri, session, done + fresh, total, left_s))
+    verified = [v for record in records for v in judge_record(record, known, sessions)]
+    verified += _missing(folder, records)
+    lines = [
+        json.dumps({"format": VERIFIED_FORMAT, "wanted": sessions, **asdict(v)}) for v in verified
+    ]
+    write_whole(folder.verified_path, "".join(line + "\n" for line in lines))
+    return Summary(tuple(verified), tuple(problems))
+
+
+def _missing(folder: BoardFolder, records: Sequence[Record]) -> Iterator[Verified]:
+    """Rows that the plan asks for and nobody ran, or that were dropped."""
+    plan, known = folder.expected(records), {record.key for record in records}
+    for agent, uri, seed in plan.rows():
+        if (agent, uri, seed) not in known:
+            for trials in plan.trials:
+                text = "there is no record"
+                yield Verified(agent, uri, seed, trials, Standing.MISSING, text)
+
+
+def admitted(records: Sequence[Record], machine: str) -> tuple[list[Record], list[str]]:
+    """Records that can stand on one board of `machine`, and a line for each group that cannot.
+
+    A board has one machine, one target (threads included) and one list of trial counts: those of
+    the first record that fits.
+    """
+    kept: list[Record] = []
+    refused: Counter[str] = Counter()
+    for record in records:
+        reason = _refusal(record, machine, kept[0] if kept else None)
+        if reason:
+            refused[reason] += 1
+        else:
+            kept.append(record)
+    return kept, [f"{number} left out: {reason}" for reason, number in refused.items()]
+
+
+def _refusal(record: Record, machine: str, first: Record | None) -> str:
+    if record.machine.fingerprint != machine:
+        theirs = f"{record.machine.cpu}, {record.machine.fingerprint}"
+        return f"recorded on other hardware ({theirs}; here {machine}); run and verify it there"
+    problem = _unknown(record.workload)
+    if problem:
+        return problem
+    if first is not None and record.target != first.target:
+        return f"recorded for {record.target}; this board is for {first.target}"
+    if first is not None and record.trials != first.trials:
+        return f"answers at trials {record.trials}; this board has {first.trials}"
+    return ""
+
+
+@lru_cache(maxsize=1024)
+def _unknown(uri: str) -> str:
+    """Why `uri` is no workload of the suites that are installed, "" if it is one."""
+    try:
+        load_workload(uri)
+    except UsageError as error:
+        return f"{uri}: {error}"
+    return ""
+
+
+def _jobs(records: Iterable[Record]) -> dict[str, dict[str, Job]]:
+    """By workload, each different recipe."""
+    found: dict[str, dict[str, Job]] = defaultdict(dict)
+    for record in records:
+        for answer in record.answers:
+            job = Job(answer.recipe, record.kind, shapes=False)
+            found[record.workload].setdefault(answer.recipe.digest, job)
+    return found
+
+
+def _waiting(
+    jobs: Mapping[str, Mapping[str, Job]],
+    known: Mapping[tuple[str, str], Sequence[Session]],
+    sessions: int,
+) -> Iterator[tuple[str, int, list[Job]]]:
+    """(workload, session, recipes) of each process that is needed: all of one session, then the next."""
+    for session in range(sessions):
+        for uri, wanted in jobs.items():
+            lacking = [
+                Job(job.recipe, job.kind, shapes=session == 0)
+                for digest, job in wanted.items()
+                if all(s.session != session for s in known.get((uri, digest), ()))
+            ]
+            for at in range(0, len(lacking), CHUNK):
+                yield uri, session, lacking[at : at + CHUNK]
+
+
+def _sessions(
+    folder: BoardFolder, signer: Signer
+) -> tuple[dict[tuple[str, str], list[Session]], list[str]]:
+    """Sessions that this installation measured on this machine; others are problems.
+
+    The first line of a session counts. Lines of others are taken out of the file.
+    """
+
+    good: list[str] = []
+
+    def parse(text: str) -> Session:
+        data = signer.opened(text)
+        good.append(text)
+        if data.pop("format", None) != SESSION_FORMAT:
+            raise ValueError(f"its format is not {SESSION_FORMAT!r}")
+        interval = data.pop("speedup_ci", None)
+        try:
+            return Session(**data, speedup_ci=tuple(interval) if interval else None)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+
+    known: dict[tuple[str, str], list[Session]] = defaultdict(list)
+    found, problems = read_lines(folder.sessions_path, parse)
+    for _, session in found:
+        place = (session.workload, session.recipe)
+        if all(s.session != session.session for s in known[place]):
+            known[place].append(session)
+    if problems:
+        write_whole(folder.sessions_path, "".join(line + "\n" for line in good))
+    return known, [f"{problem}; measured again" for problem in problems]
+
+
+def read_verified(folder: BoardFolder) -> tuple[list[Verified], int, list[str]]:
+    """Verdicts, the number of sessions that they were asked for, and what is wrong with the file."""
+    wanted: Counter[int] = Counter()
+
+    def parse(text: str) -> Verified:
+        data: dict[str, Any] = json.loads(text)
+        if not isinstance(data, dict) or data.pop("format", None) != VERIFIED_FORMAT:
+            raise ValueError(f"its format is not {VERIFIED_FORMAT!r}")
+        try:
+            wanted[int(data.pop("wanted"))] += 1
+            data["standing"] = Standing(data["standing"])
+            data["sessions"] = tuple(map(float, data["sessions"]))
+            return Verified(**data)
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"missing or unexpected field ({error})") from None
+
+    found, problems = read_lines(folder.verified_path, parse)
+    sessions = wanted.most_common(1)[0][0] if wanted else 0
+    return [verdict for _, verdict in found], sessions, problems
