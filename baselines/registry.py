@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from typing import Any, cast
@@ -21,6 +21,7 @@ __all__ = [
     "in_space",
     "make_agent",
     "make_branches",
+    "parse_options",
 ]
 
 AGENTS: Mapping[str, str] = {
@@ -29,6 +30,8 @@ AGENTS: Mapping[str, str] = {
     "beam": "tirgym.baselines.beam:BeamAgent",
     "evolutionary": "tirgym.baselines.evolutionary:EvolutionaryAgent",
     "mcts": "tirgym.baselines.mcts:MCTSAgent",
+    "ppo-gnn": "tirgym.baselines.ppo.agent:GnnAgent",
+    "ppo-mlp": "tirgym.baselines.ppo.agent:MlpAgent",
 }
 """Name → "module:Class"; imported only when asked for."""
 
@@ -63,8 +66,7 @@ def in_space(
     spaces = agent_spaces(name)
     if space not in spaces:
         raise UnknownNameError(f"space of agent {name}", space, spaces or ["none: leave it out"])
-    args = getattr(import_module(_class_of(name).__module__), "Args", None)
-    takes = args is not None and "space" in {field.name for field in fields(args)}
+    takes = "space" in (_options_of(name) or {})
     vocabulary = named_vocabulary(space, backend) if space in VOCABULARY_NAMES else None
     return {"space": space} if takes else {}, vocabulary
 
@@ -75,14 +77,43 @@ def make_agent(name: str, **options: Any) -> Agent:
     Options are the fields of the agent's `Args`. Raises UnknownNameError for a name that is in no
     table or module, and InvalidValueError for an option that the agent does not have.
     """
-    made = _class_of(name)
-    args = getattr(import_module(made.__module__), "Args", None)
-    if args is not None:
-        accepted = [field.name for field in fields(args)]
-        for option in options:
-            if option not in accepted:
-                raise UnknownNameError(f"option of agent {name}", option, accepted)
+    made, accepted = _class_of(name), _options_of(name)
+    for option in options if accepted is not None else ():
+        if option not in (accepted or ()):
+            raise UnknownNameError(f"option of agent {name}", option, accepted or ["none"])
     return cast(Agent, made(**options))
+
+
+def parse_options(name: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Options for `make_agent` from texts such as "width=8", in the types of the agent's `Args`.
+
+    Raises UnknownNameError for an option that the agent does not have, and InvalidValueError for a
+    text that is no option or a value of another type.
+    """
+    types, made = _options_of(name) or {}, dict[str, Any]()
+    for text in texts:
+        option, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidValueError(f"option of agent {name}", text, "name=value, such as batch=8")
+        if option not in types:
+            raise UnknownNameError(f"option of agent {name}", option, types or ["none"])
+        kind, read = types[option], _READ.get(types[option], types[option])
+        try:
+            made[option] = read(value)
+        except (KeyError, ValueError):
+            what = f"option {option} of agent {name}"
+            raise InvalidValueError(what, value, _VALUES.get(kind, kind.__name__)) from None
+    return made
+
+
+_READ: Mapping[type, Any] = {bool: {"true": True, "false": False}.__getitem__}
+_VALUES = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def _options_of(name: str) -> dict[str, type] | None:
+    """Name → type of what the agent called `name` can be given; None if that is not declared."""
+    args = getattr(import_module(_class_of(name).__module__), "Args", None)
+    return None if args is None else {f.name: type(f.default) for f in fields(args)}
 
 
 def make_branches(name: str, number: int, **options: Any) -> Agent:

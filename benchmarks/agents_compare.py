@@ -12,7 +12,6 @@ The strongest agent, by the geometric mean of its speedups over the workloads, i
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import statistics
@@ -27,9 +26,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tirgym.baselines.registry import make_agent
+from tirgym.baselines.registry import make_agent, parse_options
 from tirgym.benchmarks.kept_rows import KeptRows
-from tirgym.errors import InvalidValueError, TirgymError, UnknownNameError, UsageError
+from tirgym.errors import TirgymError, UnknownNameError, UsageError
 from tirgym.harness.agent import Agent, Budget, Candidate
 from tirgym.harness.backend import backend
 from tirgym.harness.hardware import compiler_versions, cpu_model
@@ -86,16 +85,7 @@ class Row:
 def parse_agent(text: str) -> Agent:
     """The agent `name,option=value,…`; raises UsageError for what does not exist."""
     name, *options = text.split(",")
-    made: dict[str, Any] = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise InvalidValueError("option of an agent", option, "name=value")
-        try:
-            made[key] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            made[key] = value
-    return make_agent(name, **made)
+    return make_agent(name, **parse_options(name, options))
 
 
 def measure(label: str, agent: str, seed: int, trials: int) -> Row:

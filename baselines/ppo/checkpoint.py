@@ -22,7 +22,7 @@ from tirgym import __version__
 from tirgym.baselines.ppo.extra import require_rl
 from tirgym.baselines.ppo.games import Game, game_of, vocabulary_name
 from tirgym.baselines.ppo.header import CheckpointHeader, actions_digest, layout_digest
-from tirgym.errors import DamagedFileError, InvalidValueError, TargetMismatchError
+from tirgym.errors import DamagedFileError, InvalidValueError, TargetMismatchError, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -115,14 +115,14 @@ def game_for(header: CheckpointHeader) -> Game:
 
 
 def shipped_checkpoint(agent: str) -> Path:
-    """The checkpoint of `agent` that comes with this package; raises InvalidValueError for none."""
+    """The checkpoint of `agent` that comes with this package; raises UsageError for none."""
     path = Path(str(files("tirgym") / "data" / f"{agent}.safetensors"))
     if not path.is_file():
-        accepted = (
-            f"the path of a trained policy, for none comes with this version: --checkpoint "
-            f"runs/{agent}/policy.safetensors after tirgym train --agent {agent} --out runs/{agent}"
+        raise UsageError(
+            f"no checkpoint of agent {agent} comes with this version; train one (tirgym train "
+            f"--agent {agent} --out runs/{agent}) and name it (--checkpoint "
+            f"runs/{agent}/policy.safetensors)"
         )
-        raise InvalidValueError(f"checkpoint of agent {agent}", "", accepted)
     return path
 
 

@@ -28,9 +28,8 @@ class Head(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int, actions: int) -> None:
         super().__init__()
         self.latent_dim_pi, self.latent_dim_vf = actions, width
-        self.score = nn.Sequential(
-            nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)
-        )
+        last = nn.Linear(width, 1, bias=False)  # which would shift all actions alike
+        self.score = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last)
         self.state = nn.Sequential(nn.Linear(width, width), nn.ReLU())
 
     def forward(self, encoded: Encoded) -> tuple[Tensor, Tensor]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from policies import POLICIES, untrained
 
 from tirgym.baselines.registry import (
     AGENTS,
@@ -14,14 +16,21 @@ from tirgym.baselines.registry import (
     in_space,
     make_agent,
     make_branches,
+    parse_options,
 )
-from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.errors import InvalidValueError, UnknownNameError, UsageError
 from tirgym.harness.macros import named_vocabulary
 
 
-@pytest.mark.parametrize("name", sorted(AGENTS))
+@pytest.mark.parametrize("name", sorted(set(AGENTS) - set(POLICIES)))
 def test_every_agent_in_the_table_loads_and_knows_its_name(name: str) -> None:
     assert make_agent(name).name == name
+
+
+@pytest.mark.parametrize("name", sorted(set(AGENTS) & set(POLICIES)))
+def test_agents_that_learn_load_a_checkpoint_and_know_their_name(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("sb3_contrib")
+    assert make_agent(name, checkpoint=untrained(tmp_path / "policy", name)).name == name
 
 
 def test_an_unknown_agent_gets_a_suggestion() -> None:
@@ -53,6 +62,27 @@ def test_third_party_names_that_lead_nowhere_are_refused_in_one_line(name: str) 
 def test_unknown_options_are_named_with_the_known_ones() -> None:
     with pytest.raises(UnknownNameError, match="width"):
         make_agent("beam", widht=3)
+
+
+def test_options_as_text_get_the_type_that_the_agent_declares() -> None:
+    texts = ["batch=4", "temperature=2", "search=beam", "checkpoint=a=b.safetensors"]
+    assert parse_options("ppo-gnn", texts) == {
+        "batch": 4, "temperature": 2.0, "search": "beam", "checkpoint": "a=b.safetensors",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("width", "name=value"),
+        ("widht=3", "did you mean 'width'"),
+        ("width=wide", "a whole number"),
+        ("width=1.5", "a whole number"),
+    ],
+)
+def test_options_as_text_that_are_none_are_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_options("beam", [text])
 
 
 @pytest.mark.parametrize(

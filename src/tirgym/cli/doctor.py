@@ -22,7 +22,14 @@ __all__ = ["Finding", "doctor_command", "examine"]
 
 EXTRAS = {
     "plot": ("matplotlib",),
-    "rl": ("stable_baselines3", "sb3_contrib", "torch"),
+    "rl": (
+        "safetensors",
+        "sb3_contrib",
+        "stable_baselines3",
+        "tensorboard",
+        "torch",
+        "torch_geometric",
+    ),
 }
 """Optional extra → modules that it brings."""
 

@@ -41,7 +41,8 @@ def optimize_command(
         str | None,
         typer.Option(
             "--agent",
-            help="random, greedy, beam, evolutionary, mcts, or package.module:Class.",
+            help="random, greedy, beam, evolutionary, mcts, ppo-gnn, ppo-mlp, "
+            "or package.module:Class.",
             show_default="the strongest",
         ),
     ] = None,
@@ -96,6 +97,23 @@ def optimize_command(
             show_default=False,
         ),
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint",
+            help="Trained policy that ppo-gnn or ppo-mlp plays (tirgym train).",
+            show_default="the one that comes with tirgym",
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="An option of the agent, such as search=beam; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     record: Annotated[
         Path | None,
         typer.Option(
@@ -108,7 +126,13 @@ def optimize_command(
     json: JsonFlag = False,
 ) -> None:
     """Search for a faster program of a kernel; the answer is checked in full and re-measured."""
-    from tirgym.baselines.registry import EVIDENCE, STRONGEST, in_space, make_branches
+    from tirgym.baselines.registry import (
+        EVIDENCE,
+        STRONGEST,
+        in_space,
+        make_branches,
+        parse_options,
+    )
 
     _require_budget(trials, seconds, seed, patience, branches)
     workload = chosen_workload(kernel, shape)
@@ -117,6 +141,8 @@ def optimize_command(
     if ":" in agent:
         sys.path.append(os.getcwd())  # an installed command, unlike python -m, does not look there
     options, vocabulary = in_space(agent, space, target.backend)
+    named_options = [f"checkpoint={checkpoint}"] if checkpoint is not None else []
+    options |= parse_options(agent, [*(option or ()), *named_options])
     player = make_branches(agent, branches, **options)
     cost = load_model(model, target) if model is not None else None
     if out is not None:
