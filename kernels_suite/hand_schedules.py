@@ -29,8 +29,9 @@ HAND_SCHEDULES: dict[str, str] = {
         Parallel(loop=0)
     """,
     "bias_gelu": """
-        ComputeInline(block=1) ComputeInline(block=1) ComputeInline(block=1)
-        ComputeInline(block=1)
+        ComputeInline(block=0) ComputeInline(block=0) ComputeInline(block=1)
+        ComputeInline(block=1) ComputeInline(block=1) ComputeAt(block=0, loop=2)
+        Split(loop=1, factor=16) Vectorize(loop=2)
     """,
     "row_sum": """
         Split(loop=1, factor=16) RFactor(loop=2) Vectorize(loop=2) Parallel(loop=0)
@@ -132,13 +133,15 @@ HAND_SCHEDULES: dict[str, str] = {
         Split(loop=1, factor=16) Vectorize(loop=2) Parallel(loop=0)
     """,
     "stencil2d": """
-        ComputeInline(block=0) Split(loop=1, factor=16) Vectorize(loop=2) Parallel(loop=0)
+        ComputeInline(block=0) Split(loop=1, factor=16) Split(loop=0, factor=8) Reorder(loop=1)
+        Vectorize(loop=3) Unroll(loop=2)
     """,
     "blur": """
-        ComputeInline(block=0) Split(loop=1, factor=16) Vectorize(loop=2) Parallel(loop=0)
+        ComputeInline(block=0) Split(loop=1, factor=16) Split(loop=0, factor=8) Reorder(loop=1)
+        Vectorize(loop=3) Unroll(loop=2)
     """,
     "avg_pool2d": """
-        ReverseComputeAt(block=1, loop=1) Unroll(loop=3) Unroll(loop=4)
+        ReverseComputeAt(block=1, loop=1) Reorder(loop=2) Unroll(loop=2) Unroll(loop=4)
     """,
     "attention": """
         Split(loop=21, factor=16) Reorder(loop=22) Vectorize(loop=23)
