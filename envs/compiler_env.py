@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,13 +19,13 @@ from numpy.typing import NDArray
 
 from tirgym.envs.episode import Episode, LastStep, View
 from tirgym.envs.render import RENDER_MODES, render
+from tirgym.envs.replay import make_replay, replay_target
 from tirgym.envs.strategies import (
     EvaluatorSource,
     KernelLike,
     WorkloadSampler,
     load_cost,
     make_evaluator,
-    replay_target,
 )
 from tirgym.envs.strategies import make_reward as _make_reward
 from tirgym.errors import EvaluationError, InvalidValueError, UnknownNameError
@@ -36,7 +37,7 @@ from tirgym.harness.hardware import compiler_versions
 from tirgym.harness.program import Program
 from tirgym.harness.run_record import Choice, Recorder
 from tirgym.harness.status import FATAL, Status
-from tirgym.harness.trace import Trace, TraceResult
+from tirgym.harness.trace import REPLAYED, Trace, TraceResult
 from tirgym.harness.transforms.base import Transform
 from tirgym.kernels_suite.kernel import Shape
 from tirgym.rewards.reward import Needs, Reward, Transition
@@ -79,6 +80,9 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
     vocabulary_digest = ""
     """hash of the action table, for traces; "" where actions have no table"""
 
+    _replayed_reward = "measured"
+    """name of the reward that pays stored verdicts"""
+
     _last_word = ""
     """what the last action is, for error messages"""
 
@@ -107,6 +111,7 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         cost: CostModel | str | os.PathLike[str] | None,
         render_mode: str | None,
         recorder: Recorder | None,
+        missing: str | None = None,
     ) -> None:
         if isinstance(max_steps, bool) or max_steps < 1:
             raise InvalidValueError("max_steps", max_steps, "a whole number of at least 1")
@@ -120,12 +125,18 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         self._sampler = WorkloadSampler(kernel, shape)
         self._kernel, self._shape = kernel, shape
 
-        replay = isinstance(reward, str) and reward == "replay" and evaluator is None
-        if replay and arch is None:
-            self.target = replay_target(store, self.target)
+        self._replays = isinstance(reward, str) and reward == "replay"
+        if missing is not None and not self._replays:
+            raise InvalidValueError("missing", missing, 'None, unless reward is "replay"')
+        make: Callable[[], Evaluator] = partial(make_evaluator, store)
+        if self._replays and evaluator is None:
+            if arch is None:
+                self.target = replay_target(store, self.target)
+            make = partial(make_replay, store, self.target, missing)
         self._given_cost = load_cost(cost, self.target)
-        self._reward = _make_reward(reward, self._given_cost)
-        self._evaluator = EvaluatorSource(evaluator, lambda: make_evaluator(store, replay))
+        paid = self._replayed_reward if self._replays else reward
+        self._reward = _make_reward(paid, self._given_cost)
+        self._evaluator = EvaluatorSource(evaluator, make)
         self._owner = True
         self._recorder = recorder
         self._episode: Episode | None = None
@@ -396,11 +407,12 @@ def _last_step(
 
 
 def _claim(evaluation: Evaluation) -> TraceResult:
-    measured = evaluation.measurement
+    measured, origin = evaluation.measurement, evaluation.replayed_from
     if measured is None:
-        return TraceResult(evaluation.status.value)
+        return TraceResult(evaluation.status.value, replayed_from=origin)
     return TraceResult(
-        evaluation.status.value,
+        REPLAYED if origin else evaluation.status.value,
+        replayed_from=origin,
         speedup=measured.speedup,
         speedup_ci=measured.speedup_ci,
         baseline_us=measured.baseline.lower_quartile_us * measured.anchor_ratio,

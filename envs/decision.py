@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tirgym.envs.compiler_env import Act, CompilerEnv
@@ -19,8 +20,10 @@ from tirgym.harness.decisions import (
     Walk,
     design_space,
 )
+from tirgym.harness.decisions.answer_tree import AnswerTree, Fork, Place
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
+from tirgym.harness.replay_evaluator import ReplayEvaluator
 from tirgym.harness.run_record import Recorder, chosen
 from tirgym.kernels_suite.kernel import Shape
 from tirgym.rewards.reward import Reward
@@ -28,6 +31,9 @@ from tirgym.spaces.decision_space import OptionSpace, make_decision_observation
 from tirgym.spaces.graph import encoder_for
 
 __all__ = ["DecisionEnv", "DecisionView"]
+
+_VIEWS_KEPT = 2048
+"""Views that a strict replay keeps, those used last; about 50 kB each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,8 @@ class DecisionView(View):
     walk: Walk
     costs: tuple[float, ...] | None
     """static cost in µs of the program right after each option, None unless asked for"""
+    place: Place | None = None
+    """where it stands among the stored walks, None unless a strict replay is played"""
 
 
 class DecisionEnv(CompilerEnv):
@@ -57,7 +65,13 @@ class DecisionEnv(CompilerEnv):
     ## Rewards
     "final": the log of the gated, measured speedup at the end; "measured": log(t_prev / t_new)
     after each answer; "static": predicted by the static cost model; "model": by a trained one, whose
-    path is given as `cost`; "replay": stored measurements. Or any object with the protocol `Reward`. As in `ScheduleEnv`.
+    path is given as `cost`; "replay": "final" with measurements that `store` holds. Or any object with the protocol
+    `Reward`. As in `ScheduleEnv`.
+
+    A strict replay (`missing="refuse"`, the default for the store that ships, "core-v0") is a tabular
+    environment: masks allow exactly the answers behind which a stored program lies, so that every episode
+    ends at one, and nothing is compiled. Questions that are not those of the recording raise
+    TargetMismatchError, a workload without recorded answers InvalidValueError.
 
     ## Episodes
     `terminated` with the last answer or on a fatal verdict, which makes the return exactly
@@ -70,6 +84,8 @@ class DecisionEnv(CompilerEnv):
     `kernel`, `shape`, `evaluator`, `store`, `recorder` and `reset(options=…)` are those of
     `ScheduleEnv`. What `decide` is answered is recorded with its confidence.
     """
+
+    _replayed_reward = "final"
 
     def __init__(
         self,
@@ -88,6 +104,7 @@ class DecisionEnv(CompilerEnv):
         cost: CostModel | str | os.PathLike[str] | None = None,
         render_mode: str | None = None,
         recorder: Recorder | None = None,
+        missing: str | None = None,
     ) -> None:
         super().__init__(
             kernel,
@@ -103,9 +120,11 @@ class DecisionEnv(CompilerEnv):
             cost,
             render_mode,
             recorder,
+            missing,
         )
         self.candidate_costs = candidate_costs
         self._advice: Recommendation | None = None
+        self._stored_views: dict[tuple[Fork | str, int], DecisionView] = {}
         self._cost = default_cost() if self._given_cost is None else self._given_cost
         self.action_space: OptionSpace = OptionSpace()
         self.observation_form = make_decision_observation(observation, self.action_space)
@@ -141,7 +160,8 @@ class DecisionEnv(CompilerEnv):
 
     def _begin(self, program: Program, uri: str) -> View:
         """The first question about an unscheduled program."""
-        return self._look(design_space(program), uri)
+        walk, tree = design_space(program), self._tree(program)
+        return self._look(walk, uri, None if tree is None else tree.begin(walk))
 
     def _act(self, view: View, index: int) -> Act:
         """Take option `index` of the open question."""
@@ -156,29 +176,62 @@ class DecisionEnv(CompilerEnv):
             accepted = f"0 to {len(question.options) - 1}"
             refusal = str(InvalidValueError(f"option of {question.key}", index, accepted))
             return Act(f"{question.key}: option {index}", program, lambda: view, refusal=refusal)
-        after = walk.answer(index)
-        text = f"{question.key} = {question.options[index].value}"
+        place = view.place
+        if place is not None and index not in place.options:
+            refusal = f"option {index} of {question.key}: no stored program lies behind it"
+            return Act(f"{question.key}: option {index}", program, lambda: view, refusal=refusal)
+        value = question.options[index].value
+        if place is not None:
+            known = self._stored_view(view, place, index, value)
+            after, look = known.walk, lambda: known
+        else:
+            after = walk.answer(index)
+            look = partial(self._look, after, view.workload, None)
         return Act(
-            text,
+            f"{question.key} = {value}",
             after.program,
-            lambda: self._look(after, view.workload),
+            look,
             last=after.done,
             choice=chosen(walk, index, after, self._advice, view.costs or ()),
         )
 
-    def _look(self, walk: Walk, uri: str) -> DecisionView:
+    def _stored_view(
+        self, view: DecisionView, place: Place, index: int, value: int
+    ) -> DecisionView:
+        """What follows from a stored answer; kept, since there is only so much that can be reached."""
+        key = (place.node, value)
+        known = self._stored_views.pop(key, None)
+        if known is None:
+            after = view.walk.answer(index)
+            known = self._look(after, view.workload, place.follow(value, after))
+        self._stored_views[key] = known
+        if len(self._stored_views) > _VIEWS_KEPT:
+            del self._stored_views[next(iter(self._stored_views))]
+        return known
+
+    def _tree(self, program: Program) -> AnswerTree | None:
+        """The stored walks that a strict replay keeps to; None if this is none."""
+        evaluator = self._evaluator.get() if self._replays else None
+        if not isinstance(evaluator, ReplayEvaluator) or evaluator.otherwise is not None:
+            return None
+        return evaluator.answers(program.workload, program.target)
+
+    def _look(self, walk: Walk, uri: str, place: Place | None) -> DecisionView:
         """`walk` with its graph, mask and costs, made once for each step."""
         program = walk.program
         mask = self.action_space.mask(walk.question)
+        if place is not None and walk.question is not None:
+            mask[:] = 0
+            mask[list(place.options)] = 1
         mask.flags.writeable = False
         costs = walk.costs(self._cost) if self.candidate_costs and not walk.done else None
         graph = encoder_for(program.dialect).encode(program)
-        return DecisionView(program, graph, mask, uri, walk, costs)
+        return DecisionView(program, graph, mask, uri, walk, costs, place)
 
     def _observe(self) -> Any:
         view = self._view()
         return self.observation_form.observe(
-            view.program, view.graph, view.walk.question, view.costs
+            view.program, view.graph, view.walk.question, view.costs, view.mask
         )
 
     def _info(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tirgym.harness.evaluation import Evaluation
+from tirgym.harness.evaluation import Evaluation, Level
 from tirgym.harness.program import Program
 from tirgym.rewards.reward import Reward
 from tirgym.spaces.graph import IRGraph
@@ -62,6 +62,8 @@ class Episode:
     """machine code that the episode has had evaluated; their number is the trials"""
     final: Evaluation | None = None
     """full verdict on the program that the episode ended with"""
+    replayed_from: str = ""
+    """machine whose stored verdicts the episode has had, "" as long as there was none"""
     last: LastStep = field(default_factory=LastStep)
 
     @property
@@ -78,6 +80,7 @@ class Episode:
         key = evaluation.code_key or f"ir:{evaluation.ir_key}"
         if key not in self.code_keys:
             self.code_keys = self.code_keys | {key}
+        self.replayed_from = evaluation.replayed_from or self.replayed_from
 
 
 def make_info(episode: Episode, overflow: int) -> dict[str, Any]:
@@ -86,7 +89,8 @@ def make_info(episode: Episode, overflow: int) -> dict[str, Any]:
     `action_mask` (n,) int8 is a new array. `ir_key` is that of the final program, "" before the
     episode is over, since hashing would take a twentieth of each step. `speedup` is over the
     unscheduled program, as far as the reward has paid it (predicted, with a static reward);
-    `verified` is 1 once the final program passed every regime; `trials` counts different machine
+    `verified` is 1 once the final program passed every regime; `replayed_from` is the fingerprint of
+    the machine whose stored numbers the episode was paid by, "" if none was replayed; `trials` counts different machine
     code; `overflow` counts the nodes and edges that the observation has no room for.
     """
     last, view = episode.last, episode.view
@@ -104,6 +108,11 @@ def make_info(episode: Episode, overflow: int) -> dict[str, Any]:
         "episode_return": float(episode.reward.total),
         "steps": episode.steps,
         "trials": len(episode.code_keys),
-        "verified": int(episode.final is not None and episode.final.passed),
+        "verified": int(_in_full(episode.final)),
+        "replayed_from": episode.replayed_from,
         "overflow": overflow,
     }
+
+
+def _in_full(evaluation: Evaluation | None) -> bool:
+    return evaluation is not None and evaluation.passed and evaluation.level is Level.FULL

@@ -42,9 +42,11 @@ class ScheduleEnv(CompilerEnv):
     ## Rewards
     "measured": log(t_prev / t_new) of gated measurements; "final": the log speedup at the end;
     "static": predicted by the static cost model; "model": predicted by a trained one, whose path is
-    given as `cost` (`tirgym model train`); "replay": measurements that `store` holds, with
-    the store's target unless `arch` is given; nothing is run, and what was never measured pays 0
-    ("incomplete"). "measured" also takes stored measurements, and makes the missing ones. Or any object with the protocol `Reward`.
+    given as `cost` (`tirgym model train`); "replay": measurements that `store` holds, a path
+    or "core-v0" (which ships), with the store's target unless `arch` is given. What is missing there is measured
+    and stored with `missing="measure"`; with "refuse" nothing is run, and it pays 0 ("incomplete").
+    None measures where the store is all of this machine, and refuses otherwise and for what ships.
+    `info["replayed_from"]` labels replayed numbers, traces call them "replayed". "measured" also takes stored measurements, and makes the missing ones. Or any object with the protocol `Reward`.
 
     ## Episodes
     `terminated` on STOP or on a fatal verdict, which makes the return exactly -penalty;
@@ -80,6 +82,7 @@ class ScheduleEnv(CompilerEnv):
         cost: CostModel | str | os.PathLike[str] | None = None,
         render_mode: str | None = None,
         recorder: Recorder | None = None,
+        missing: str | None = None,
     ) -> None:
         super().__init__(
             kernel,
@@ -95,6 +98,7 @@ class ScheduleEnv(CompilerEnv):
             cost,
             render_mode,
             recorder,
+            missing,
         )
         self.vocabulary = make_vocabulary(vocabulary, backend, factors)
         self.vocabulary_digest = self.vocabulary.digest

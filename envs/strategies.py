@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from tirgym import settings
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.cost import CostModel, SpeedupModel
 from tirgym.harness.evaluator import Evaluator
@@ -30,7 +29,6 @@ __all__ = [
     "make_evaluator",
     "make_reward",
     "make_vocabulary",
-    "replay_target",
 ]
 
 KernelLike = str | Kernel | Workload
@@ -194,29 +192,8 @@ class EvaluatorSource:
             made.close()
 
 
-def make_evaluator(store: Any, replay: bool) -> Evaluator:
-    """The evaluator of this machine; with `replay` one that answers from `store` alone.
-
-    `store` is a path or a `Store`; None is the user's store.
-    """
-    if replay:
-        from tirgym.harness.replay_evaluator import ReplayEvaluator
-
-        return ReplayEvaluator(settings.store_path() if store is None else store)
+def make_evaluator(store: Any) -> Evaluator:
+    """The evaluator of this machine. `store` is a path or a `Store`; None is the user's store."""
     from tirgym.harness.local_evaluator import LocalEvaluator
 
     return LocalEvaluator(store=store)
-
-
-def replay_target(store: Any, wanted: Target) -> Target:
-    """The target whose verdicts `store` holds; raises InvalidValueError if that is not clear."""
-    from tirgym.harness.replay_evaluator import stored_target
-    from tirgym.harness.store import Store
-
-    if isinstance(store, Store):
-        return stored_target(store, wanted)
-    opened = Store(settings.store_path() if store is None else store, read_only=True)
-    try:
-        return stored_target(opened, wanted)
-    finally:
-        opened.close()

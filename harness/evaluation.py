@@ -119,6 +119,9 @@ class Evaluation:
     phases: PhaseTimes = PhaseTimes()
     slowdown_limit: float | None = None
     """TOO_SLOW only: candidate time / naive time at which it was cut off"""
+    replayed_from: str = ""
+    """fingerprint of the machine whose stored verdict this is, if an evaluator that replays a store
+    answered; "" for one that was made, or may be made again, here"""
 
     def __post_init__(self) -> None:
         if self.measurement is not None and self.status is not Status.PASSED:

@@ -1,4 +1,4 @@
-"""`ReplayEvaluator`: verdicts from a store alone; nothing is compiled or run, on any machine."""
+"""`ReplayEvaluator`: verdicts from a store; what is missing there is refused, or measured."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 from dataclasses import replace
 
 from tirgym.errors import InvalidValueError
+from tirgym.harness.decisions.answer_tree import AnswerTree
 from tirgym.harness.desk import context_of
 from tirgym.harness.evaluation import Evaluation, Level
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
-from tirgym.harness.store import Context, Record, Store
+from tirgym.harness.store import SETTLED, Context, Record, Store
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Workload
 
@@ -19,21 +20,29 @@ __all__ = ["ReplayEvaluator", "stored_target"]
 
 _ORDER = {
     Level.TRAINING: (Level.TRAINING, Level.FULL),
-    Level.FULL: (Level.FULL,),
+    Level.FULL: (Level.FULL, Level.TRAINING),
 }
 
 
 class ReplayEvaluator(Evaluator):
-    """An `Evaluator` that answers what the store holds, and INCOMPLETE where it holds nothing.
+    """An `Evaluator` that answers what the store holds; `otherwise` is asked where it holds nothing.
 
-    Deterministic: a pure function of the store's content. Numbers are those of the store's machine
-    and compiler versions, whatever they are here: of `machine` (a fingerprint) where the store has
-    several. TRAINING also takes a FULL verdict, never the other way round.
+    Without `otherwise` it is strict: nothing is compiled or run, on any machine, and what is missing is
+    INCOMPLETE. Then it is deterministic, a pure function of the store's content. Numbers are those of
+    the store's machine and compiler versions, whatever they are here: of `machine` (a fingerprint)
+    where the store has several. `replayed_from` labels them. Each level is answered by a verdict of the
+    other where there is none of its own; the answer says of which it is.
 
-    Raises DamagedFileError for a path without a store, InvalidValueError for an unknown machine.
+    `otherwise` is closed with this. Raises DamagedFileError for a path without a store,
+    InvalidValueError for an unknown machine.
     """
 
-    def __init__(self, store: Store | str | os.PathLike[str], machine: str | None = None) -> None:
+    def __init__(
+        self,
+        store: Store | str | os.PathLike[str],
+        machine: str | None = None,
+        otherwise: Evaluator | None = None,
+    ) -> None:
         self._owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else Store(store, read_only=True)
         self._contexts = self.store.contexts()
@@ -41,30 +50,64 @@ class ReplayEvaluator(Evaluator):
         if machine is not None and machine not in machines:
             raise InvalidValueError("machine", machine, f"one of {', '.join(machines) or 'none'}")
         self.machine = machine
+        self.otherwise = otherwise
         self._found: dict[tuple[str, Target], Context | None] = {}
+        self._trees: dict[tuple[str, Target], AnswerTree] = {}
 
     def evaluate(
         self, program: Program, level: Level = Level.TRAINING, *, fresh: bool = False
     ) -> Evaluation:
-        """The stored verdict; INCOMPLETE if there is none, or if a `fresh` one is asked for."""
+        """The stored verdict; without one, or for a `fresh` one, that of `otherwise` or INCOMPLETE."""
         if fresh:
             message = "a replay measures nothing; ask an evaluator that does"
-            return Evaluation(Status.INCOMPLETE, program.ir_key, message=message, level=level)
+            return self._missing(program, level, fresh, message)
         context = self._context(program.workload, program.target)
         if context is None:
             held = "nothing"
         else:
             record = self._record(context, program.ir_key, level)
-            if record is not None:
-                return record.evaluation(program.ir_key)
-            held = f"no {level} verdict on this program"
+            if record is not None and self._counts(record):
+                made = record.evaluation(program.ir_key)
+                return replace(made, replayed_from=context.machine)
+            held = "no verdict on this program"
         message = f"store {self.store.path} holds {held} for {program.workload}, {program.target}"
-        return Evaluation(Status.INCOMPLETE, program.ir_key, message=message, level=level)
+        return self._missing(program, level, fresh, message)
+
+    def answers(self, workload: Workload, target: Target) -> AnswerTree:
+        """The stored walks of a workload, read once.
+
+        Raises InvalidValueError if there are none, TargetMismatchError if they contradict each other.
+        """
+        place = (workload.uri, target)
+        if place not in self._trees:
+            context = self._context(workload, target)
+            walks = [] if context is None else self.store.walks(context)
+            tree = AnswerTree(walks, f"{workload} in store {self.store.path}")
+            if not tree.size:
+                accepted = (
+                    f"one that store {self.store.path} holds answers for, for {target} "
+                    "(`tirgym store show` lists them, `tirgym store record` adds some)"
+                )
+                raise InvalidValueError("workload to replay", str(workload), accepted)
+            self._trees[place] = tree
+        return self._trees[place]
 
     def close(self) -> None:
-        """Close a store that was opened here."""
+        """Close `otherwise`, and a store that was opened here."""
+        if self.otherwise is not None:
+            self.otherwise.close()
         if self._owns_store:
             self.store.close()
+
+    def _counts(self, record: Record) -> bool:
+        """Whether the record is the answer: one that does not stand gives way to a measurement."""
+        stands = record.status in SETTLED or record.status is Status.ILLEGAL
+        return stands or self.otherwise is None
+
+    def _missing(self, program: Program, level: Level, fresh: bool, message: str) -> Evaluation:
+        if self.otherwise is not None:
+            return self.otherwise.evaluate(program, level, fresh=fresh)
+        return Evaluation(Status.INCOMPLETE, program.ir_key, message=message, level=level)
 
     def _record(self, context: Context, ir_key: str, level: Level) -> Record | None:
         key = self.store.code_key(context, ir_key) or f"ir:{ir_key}"

@@ -102,6 +102,8 @@ class Visit:
     code_key: str = ""
     elapsed_s: float = 0.0
     """since the record was made"""
+    replayed_from: str = ""
+    """fingerprint of the machine whose stored verdict it is, "" for one that was made"""
 
     def to_json(self) -> str:
         """One line of JSON with sorted keys."""
@@ -149,6 +151,7 @@ def _require_types(visit: Visit) -> None:
     texts = (visit.run, visit.agent, visit.workload, visit.ir_key, visit.status, visit.message)
     target = visit.target
     _require("a string", str, *texts, visit.level, visit.code_key, *visit.transforms)
+    _require("a string", str, visit.replayed_from)
     _require("a string", str, target.backend, target.arch)
     _require("a number", (int, float, type(None)), visit.predicted_us, visit.latency_us)
     _require("a number", (int, float, type(None)), visit.speedup, visit.elapsed_s)
@@ -288,6 +291,7 @@ class RunRecord:
                 message=evaluation.message if evaluation else "",
                 level=evaluation.level.value if evaluation else "",
                 latency_us=measured.latency_us if measured else None,
+                replayed_from=evaluation.replayed_from if evaluation else "",
                 speedup=measured.speedup if measured else None,
                 code_key=evaluation.code_key if evaluation else "",
                 elapsed_s=round(self._clock() - self._began, 3),

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from tirgym.errors import DamagedFileError, EvaluationError, InvalidValueError
 from tirgym.harness.evaluation import Level
+from tirgym.harness.shipped_store import is_shipped
 from tirgym.harness.status import Status
 from tirgym.harness.store_records import (
     PROTOCOL_VERSION,
@@ -204,6 +205,12 @@ class Store:
         row = self._one("SELECT count(*) FROM verdicts", ())
         return 0 if row is None else int(row[0])
 
+    def compact(self) -> None:
+        """Make one small file of it, which opens from read-only media too."""
+        with self._lock, self._errors():
+            self._connect().execute("PRAGMA journal_mode = DELETE")
+            self._connect().execute("VACUUM")
+
     # --- file -------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -331,6 +338,9 @@ def open_store(store: Store | str | os.PathLike[str]) -> Store:
     """A store given as itself, as a path, or as ":memory:"; raises InvalidValueError otherwise."""
     if isinstance(store, Store):
         return store
+    if is_shipped(store):
+        accepted = 'a path: a store that ships is only read, with reward="replay"'
+        raise InvalidValueError("store", store, accepted)
     if isinstance(store, str | os.PathLike):
         return Store(store)
     raise InvalidValueError("store", store, 'a path, ":memory:" or a Store')

@@ -11,9 +11,11 @@ from pathlib import Path
 from tirgym.errors import DamagedFileError
 from tirgym.harness.target import Target
 
-__all__ = ["FORMAT", "Trace", "TraceResult"]
+__all__ = ["FORMAT", "REPLAYED", "Trace", "TraceResult"]
 
 FORMAT = "tirgym-trace-1"
+REPLAYED = "replayed"
+"""Status of a number that a store gave and nobody measured for the trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,9 @@ class TraceResult:
     speedup_ci: tuple[float, float] | None = None
     baseline_us: float | None = None
     best_us: float | None = None
+    replayed_from: str = ""
+    """fingerprint of the machine whose stored numbers these are; then a `status` of "passed" reads
+    "replayed", since nothing was run"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,8 @@ def _type_problem(trace: Trace) -> str:
         return "seed must be an integer"
     if result is not None:
         numbers = (result.speedup, result.baseline_us, result.best_us, *(result.speedup_ci or ()))
+        if not isinstance(result.replayed_from, str):
+            return "replayed_from must be a string"
         if not isinstance(result.status, str) or len(result.speedup_ci or (0, 0)) != 2:
             return "status must be a string and speedup_ci two numbers"
         if not all(isinstance(n, float | int | None) for n in numbers):

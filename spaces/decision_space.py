@@ -103,8 +103,12 @@ class DecisionObservation(Protocol):
         graph: IRGraph,
         question: Question | None,
         costs: Sequence[float] | None,
+        mask: NDArray[np.int8] | None = None,
     ) -> Any:
-        """A new member of `space`; `costs` are the static costs of the options, if asked for."""
+        """A new member of `space`; `costs` are the static costs of the options, if asked for.
+
+        `mask` (MAX_OPTIONS,) says which options may be taken, None that all that exist may.
+        """
 
     def info(self, graph: IRGraph, question: Question | None) -> dict[str, NDArray[Any]]:
         """New arrays that the space has no place for; always the same keys, for `info`."""
@@ -140,6 +144,7 @@ class PaddedDecision:
         graph: IRGraph,
         question: Question | None,
         costs: Sequence[float] | None,
+        mask: NDArray[np.int8] | None = None,
     ) -> dict[str, NDArray[np.generic]]:
         """The padded arrays, all new."""
         arrays = self._graph.arrays(graph)
@@ -151,7 +156,7 @@ class PaddedDecision:
         arrays["target"] = target
         arrays["kind"] = _kind_row(question)
         arrays["options"] = option_rows(question, costs)
-        arrays["action_mask"] = self._actions.mask(question)
+        arrays["action_mask"] = self._actions.mask(question) if mask is None else mask.copy()
         return arrays
 
     def info(self, graph: IRGraph, question: Question | None) -> dict[str, NDArray[Any]]:
@@ -185,6 +190,7 @@ class GraphDecision:
         graph: IRGraph,
         question: Question | None,
         costs: Sequence[float] | None,
+        mask: NDArray[np.int8] | None = None,
     ) -> GraphInstance:
         """The graph."""
         plain = to_instance(graph)
@@ -224,6 +230,7 @@ class FeatureDecision:
         graph: IRGraph,
         question: Question | None,
         costs: Sequence[float] | None,
+        mask: NDArray[np.int8] | None = None,
     ) -> NDArray[np.float32]:
         """The vector."""
         parts = (features(graph), _kind_row(question), option_rows(question, costs).ravel())
@@ -250,6 +257,7 @@ class TextDecision:
         graph: IRGraph,
         question: Question | None,
         costs: Sequence[float] | None,
+        mask: NDArray[np.int8] | None = None,
     ) -> str:
         """The text, ASCII; blind to measurements."""
         tree = encoder_for(program.dialect).tree(program)
@@ -273,6 +281,7 @@ class TextDecision:
             lines.append(f"Decide: {question.text}{'' if where == ' (program 0)' else where}")
             for place, option in enumerate(question.options):
                 note = " (static choice)" if place == question.default else ""
+                note += "" if mask is None or mask[place] else " (masked)"
                 cost = f", predicted {costs[place]:.3g} us" if costs else ""
                 lines.append(f"  {place}: {option.label}{cost}{note}")
         text = "\n".join(lines)

@@ -7,12 +7,26 @@ from pathlib import Path
 
 import platformdirs
 
-__all__ = ["c_compiler", "data_dir", "debug", "default_threads", "freeze_collector", "store_path"]
+__all__ = [
+    "c_compiler",
+    "cache_dir",
+    "data_dir",
+    "debug",
+    "default_threads",
+    "freeze_collector",
+    "store_path",
+]
 
 
 def data_dir() -> Path:
     """Folder of the measurement store: TIRGYM_HOME, else the user's data folder."""
     return Path(os.environ.get("TIRGYM_HOME") or platformdirs.user_data_dir("tirgym"))
+
+
+def cache_dir() -> Path:
+    """Folder for what can be made again: in TIRGYM_HOME, else the user's cache folder."""
+    home = os.environ.get("TIRGYM_HOME")
+    return Path(home) / "cache" if home else Path(platformdirs.user_cache_dir("tirgym"))
 
 
 def store_path() -> Path:

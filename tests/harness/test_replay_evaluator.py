@@ -42,18 +42,27 @@ def test_it_answers_what_is_stored_and_incomplete_otherwise(tmp_path: Path) -> N
     assert answer.measurement is not None
     assert answer.measurement.reused
     in_full = evaluator.evaluate(SPLIT, Level.FULL)
-    assert (in_full.status, in_full.speedup) == (Status.INCOMPLETE, None)
-    assert "no full verdict" in in_full.message
+    assert (in_full.speedup, in_full.level) == (3.0, Level.TRAINING)
+    assert in_full.replayed_from == context.machine
+    missing = evaluator.evaluate(make(SMALL["matmul"]))
+    assert (missing.status, missing.speedup) == (Status.INCOMPLETE, None)
+    assert "no verdict on this program" in missing.message
+    fresh = evaluator.evaluate(SPLIT, fresh=True)
+    assert (fresh.status, fresh.speedup) == (Status.INCOMPLETE, None)
     other = evaluator.evaluate(make(SMALL["softmax"]))
     assert other.status is Status.INCOMPLETE
     assert "nothing for softmax" in other.message
     evaluator.close()
 
 
-def test_training_takes_a_full_verdict() -> None:
+def test_each_level_is_answered_by_its_own_verdict_first() -> None:
     store = Store(":memory:")
-    remember(store, context_of(SPLIT.workload, SPLIT.target), SPLIT, 2.0, Level.FULL)
+    context = context_of(SPLIT.workload, SPLIT.target)
+    remember(store, context, SPLIT, 2.0, Level.FULL)
     assert ReplayEvaluator(store).evaluate(SPLIT).speedup == 2.0
+    remember(store, context, SPLIT, 3.0, Level.TRAINING)
+    assert ReplayEvaluator(store).evaluate(SPLIT).speedup == 3.0
+    assert ReplayEvaluator(store).evaluate(SPLIT, Level.FULL).speedup == 2.0
 
 
 def test_numbers_of_another_machine_and_compiler_are_found_and_chosen_by_name() -> None:

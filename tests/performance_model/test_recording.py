@@ -7,13 +7,12 @@ from itertools import islice
 import pytest
 from fakes import FakeEvaluator
 from learned import KERNELS, TARGET, start
+from recorded import Storing
 
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.decisions import RandomAgent, design_space
 from tirgym.harness.desk import context_of
-from tirgym.harness.evaluation import Evaluation, Level
-from tirgym.harness.program import Program
-from tirgym.harness.store import Record, Store
+from tirgym.harness.store import Store
 from tirgym.kernels_suite.registry import load_workload
 from tirgym.performance_model.draws import draws, proposals
 from tirgym.performance_model.recording import Recorded, record
@@ -61,28 +60,6 @@ def test_a_number_of_programs_below_one_is_refused(programs: int) -> None:
 def test_an_unknown_space_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="both, decision"):
         record([ADD], TARGET, FakeEvaluator(), 2, space="transforms")
-
-
-class Storing(FakeEvaluator):
-    """Stores its verdicts as the real one does; `stop_after` many it is killed."""
-
-    def __init__(self, store: Store, stop_after: int = 10**6) -> None:
-        super().__init__()
-        self.store, self.stop_after = store, stop_after
-
-    def evaluate(
-        self, program: Program, level: Level = Level.TRAINING, *, fresh: bool = False
-    ) -> Evaluation:
-        """A pass, which the store keeps."""
-        if len(self.calls) == self.stop_after:
-            raise KeyboardInterrupt
-        made = super().evaluate(program, level)
-        context = context_of(program.workload, program.target)
-        self.store.put_code_key(context, program.ir_key, made.code_key)
-        self.store.put(
-            Record(context, made.code_key, level, made.status, "", made.gate, made.measurement)
-        )
-        return made
 
 
 def test_the_answers_that_led_to_each_program_are_stored_and_lead_there_again() -> None:

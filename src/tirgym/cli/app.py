@@ -28,6 +28,7 @@ from tirgym.cli.profile import profile_command
 from tirgym.cli.search import optimize_command
 from tirgym.cli.show import show_command
 from tirgym.cli.store import record_command
+from tirgym.cli.store_file import export_store_command, store_command
 from tirgym.cli.traces import compare_command, replay_command, verify_command
 from tirgym.errors import TirgymError, UnknownNameError, UsageError
 
@@ -113,6 +114,8 @@ app.add_typer(model, name="model")
 
 store = _group("Measurement stores: recorded programs to replay and to learn from.")
 store.command("record")(record_command)
+store.command("show")(store_command)
+store.command("export")(export_store_command)
 app.add_typer(store, name="store")
 
 

@@ -62,6 +62,7 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, Any]:
         "best_us": measured.latency_us if measured else None,
         "best": asdict(measured.candidate) if measured else None,
         "reused": measured.reused if measured else False,
+        "replayed_from": evaluation.replayed_from,
         "regimes": list(gate.regimes) if gate else [],
         "worst_error": gate.worst_error if gate else None,
         "bit_identical": gate.bit_identical if gate else None,

@@ -75,7 +75,9 @@ def record_command(
     path = store or settings.store_path()
 
     from tirgym.baselines.recorded_search import record_search
+    from tirgym.harness.hardware import cpu_model, fingerprint
     from tirgym.harness.local_evaluator import LocalEvaluator
+    from tirgym.harness.store_contents import cpu_note
     from tirgym.performance_model.recording import Recording, record
 
     done = 0
@@ -87,6 +89,7 @@ def record_command(
             done += 1
             advance(done, len(workloads) * (programs + searched), at.workload.kernel.name)
 
+        evaluator.store.note(cpu_note(fingerprint()), cpu_model())
         for workload in workloads:
             found += record(
                 [workload], target, evaluator, programs, seed, tell,
