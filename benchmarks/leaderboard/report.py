@@ -44,8 +44,9 @@ strings ("16", "64"). Fields may be added within the format; none changes its me
                   [speedup, …], score, best_us, naive_us, roofline, claimed, claim_holds, shapes:
                   {passed|not_portable|failed|unjudged: number}, recipe: transforms|schedule|default|
                   library|control or null, transforms: [text, …], library, code_key, outcome, message}
-    workload_table [{workload: URI, cells: {trials: {agent: {speedup, low, high, verified, runs}}}}]: geometric
-                  mean over the verified seeds, extremes over seeds, and how many of the runs are verified
+    workload_table [{workload: URI, cells: {trials: {agent: {speedup, low, high, verified, runs, roofline}}}}]:
+                  geometric mean over the verified seeds, extremes over seeds, how many of the runs are
+                  verified, and their mean share of the measured roofline or null
     curves        {n: [1, 2, 4, …], agents: {agent: [x, …]}, workloads: {URI: {agent: [x, …]}}}: best speedup
                   after n trials, as seen while searching (not verified), geometric mean over seeds
                   and workloads; null for rows that do not search
@@ -54,9 +55,10 @@ strings ("16", "64"). Fields may be added within the format; none changes its me
                   speedup of the workload, as seen while searching
     control       {workloads: {URI: [ratio by session, …]}, geomean, low, high, worst: largest
                   |ratio - 1| of a workload's median} or null: the unscheduled program against itself
-    winners       [{workload: URI, agent, seed, trials, speedup, start: {text, predicted_us},
+    winners       [{workload: URI, agent, seed, trials, speedup, start: {text, predicted_us, measured_us},
                   steps: [{transform, text: IR after it as TVMScript, predicted_us, changes: [sentence, …],
-                  measured_us or null, speedup or null}]}]: the fastest verified trace of the vocabulary by workload;
+                  measured_us or null, speedup or null, gain: measured time before / after or null,
+                  gain_ci, verdict: "faster" | "slower" | "no difference shown" | ""}]}]: the fastest verified trace of the vocabulary by workload;
                   predicted_us is the static cost model's; measured ones come from `--measure-steps`
 """
 
@@ -274,12 +276,15 @@ def _table(board: Board, uri: str) -> dict[str, Any]:
         for name in board.players():
             row = [board.cell(name, uri, seed, trials) for seed in board.plan.seeds]
             known = [cell.speedup for cell in row if cell.speedup is not None]
+            shares = [_share(cell.floor_us, cell.best_us) for cell in row]
+            reached = [share for share in shares if share is not None]
             cells[str(trials)][name] = {
                 "speedup": statistics.geometric_mean(known) if known else None,
                 "low": min(known, default=None),
                 "high": max(known, default=None),
                 "verified": len(known),
                 "runs": len(row),
+                "roofline": statistics.fmean(reached) if reached else None,
             }
     return {"workload": uri, "cells": cells}
 

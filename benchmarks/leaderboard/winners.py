@@ -63,21 +63,27 @@ def _entry(cell: Verified, explained: TraceExplanation) -> dict[str, Any]:
         "seed": cell.seed,
         "trials": cell.trials,
         "speedup": cell.speedup,
-        "start": {"text": programs[0].text(), "predicted_us": start_us},
+        "start": {
+            "text": programs[0].text(),
+            "predicted_us": start_us,
+            "measured_us": _number(told["start_measured"], "latency_us"),
+        },
         "steps": [
             {
                 "transform": step["transform"],
                 "text": programs[number].text(),
                 "predicted_us": step["predicted_us"]["after"],
                 "changes": step["sentences"],
-                "measured_us": _measured(step, "latency_us"),
-                "speedup": _measured(step, "speedup"),
+                "measured_us": _number(step["measured"], "latency_us"),
+                "speedup": _number(step["measured"], "speedup"),
+                "gain": step["gain"],
+                "gain_ci": step["gain_ci"],
+                "verdict": step["verdict"] or "",
             }
             for number, step in enumerate(told["steps"], 1)
         ],
     }
 
 
-def _measured(step: dict[str, Any], field: str) -> float | None:
-    measured = step["measured"]
+def _number(measured: dict[str, Any] | None, field: str) -> float | None:
     return None if measured is None else measured[field]
