@@ -50,7 +50,8 @@ __all__ = ["Act", "CompilerEnv"]
 _REJECTS = frozenset({Status.ILLEGAL, Status.COMPILE_ERROR})
 _AGAIN = frozenset({Status.NOISY, Status.SUSPECT})
 _OPTIONS = ("kernel", "shape")
-_STARTS_KEPT = 64
+_STARTS_KEPT = 256
+"""Unscheduled programs with what is shown of them; core-v0 has under 200 workloads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,12 +282,12 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
     def fork(self) -> Self:
         """An independent environment in the same state, random generator included.
 
-        It shares the evaluator, and closing it leaves the evaluator open.
+        It shares the evaluator and what is kept between episodes, and closing it leaves the
+        evaluator open.
         """
         made = copy.copy(self)
         made._owner = False
         made._np_random = copy.deepcopy(self._np_random)
-        made._starts = dict(self._starts)
         if self._episode is not None:
             made._episode = self._episode.snapshot()
         return made

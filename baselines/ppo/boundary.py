@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from stable_baselines3.common.callbacks import BaseCallback
@@ -67,7 +68,7 @@ class Boundary(BaseCallback):  # type: ignore[misc]
         env: GroupedVecEnv,
         writer: SummaryWriter,
         schedule: Schedule,
-        save_policy: Callable[[Any, Any, Mapping[str, Any]], None],
+        save_policy: Callable[[Any, Path, int], None],
         on_progress: Callable[[TrainProgress], None] | None = None,
     ) -> None:
         super().__init__()
@@ -145,7 +146,7 @@ class Boundary(BaseCallback):  # type: ignore[misc]
         self._text = f"val {scores.geomean:.2f}x"
         if scores.geomean > self._schedule.best:
             self._schedule.best = scores.geomean
-            self._save_policy(self.model.policy, self._folder.best, {"steps": steps})
+            self._save_policy(self.model.policy, self._folder.best, steps)
 
     def _write(self, figures: Mapping[str, float], steps: int) -> None:
         for name, value in sorted(figures.items()):

@@ -55,8 +55,7 @@ class EnvGroup:
 
     def __init__(self, spec: EnvSpec, indices: Sequence[int]) -> None:
         self.size = len(indices)
-        self._evaluator = spec.shared_evaluator()
-        self._envs: list[CurriculumEnv] = spec.make_all(indices, self._evaluator)
+        self._envs: list[CurriculumEnv] = spec.make_all(indices)
         self._answer: Any = None
 
     def send(self, request: str, *arguments: Any) -> None:
@@ -104,8 +103,6 @@ class EnvGroup:
         """End the environments and their evaluator."""
         for env in self._envs:
             env.close()
-        if self._evaluator is not None:
-            self._evaluator.close()
 
     def _no_infos(self) -> list[dict[str, Any]]:
         return [{} for _ in range(self.size)]

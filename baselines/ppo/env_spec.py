@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import gymnasium
 
@@ -14,7 +14,7 @@ from tirgym.baselines.ppo.curriculum_env import CurriculumEnv
 from tirgym.errors import InvalidValueError, UnknownNameError
 
 if TYPE_CHECKING:
-    from tirgym.harness.evaluator import Evaluator
+    from tirgym.envs.compiler_env import CompilerEnv
     from tirgym.kernels_suite.kernel import Workload
     from tirgym.rewards.reward import Reward
 
@@ -31,6 +31,9 @@ ENV_IDS: Mapping[str, str] = {
 TRAIN_REWARDS = ("static", "measured", "replay")
 """Rewards by name: predicted by formulas, measured behind the gate, read from a store."""
 
+_GIVEN = ("max_steps", "missing", "candidate_costs")
+"""Arguments that only some environments take, passed on where they are set."""
+
 
 @dataclass(frozen=True)
 class EnvSpec:
@@ -45,11 +48,15 @@ class EnvSpec:
     reward: str = "static"
     """one of `TRAIN_REWARDS`, or "package.module:Class" of a class with the protocol `Reward`"""
     store: str | None = None
-    """path of the measurement store; None: the user's"""
+    """path of the measurement store, or the name of one that ships; None: the user's"""
     num_threads: int = 1
     """of the target"""
     max_steps: int | None = None
     """None: the environment's own"""
+    missing: str | None = None
+    """what a replay does with states that the store lacks, see `tirgym.envs.replay`"""
+    candidate_costs: bool = False
+    """show each option of a decision with its static cost"""
     curriculum: str = "rounds"
     seed: int = 0
 
@@ -59,11 +66,11 @@ class EnvSpec:
 
         return WorkloadSampler(list(self.kernels), self.shapes).choices
 
-    def make(self, evaluator: Evaluator | None = None) -> gymnasium.Env[Any, Any]:
-        """An environment without curriculum; `evaluator` is for `shared_evaluator`.
+    def make(self) -> CompilerEnv:
+        """An environment without curriculum.
 
-        Raises UnknownNameError for an id or a reward, and InvalidValueError for a reward class that
-        cannot be had.
+        Raises UnknownNameError for an id or a reward, InvalidValueError for a reward class that
+        cannot be had, and what the environment raises.
         """
         if self.env not in ENV_IDS:
             raise UnknownNameError("environment", self.env, ENV_IDS)
@@ -74,31 +81,22 @@ class EnvSpec:
             "reward": self._reward(),
             "num_threads": self.num_threads,
             "store": self.store,
-            "evaluator": evaluator,
         }
-        if self.max_steps is not None:
-            arguments["max_steps"] = self.max_steps
-        return gymnasium.make(self.env, disable_env_checker=True, **arguments)
+        arguments |= {name: getattr(self, name) for name in _GIVEN if getattr(self, name)}
+        made = gymnasium.make(self.env, disable_env_checker=True, **arguments)
+        return cast("CompilerEnv", made.unwrapped)
 
-    def make_all(
-        self, indices: Sequence[int], evaluator: Evaluator | None = None
-    ) -> list[CurriculumEnv]:
-        """The training environments with these numbers, each with a curriculum of its own."""
-        choices = self.choices()
+    def make_all(self, indices: Sequence[int]) -> list[CurriculumEnv]:
+        """The training environments with these numbers, each with a curriculum of its own.
+
+        They share an evaluator and what is kept between episodes; the first one's `close` ends it.
+        """
+        choices, first = self.choices(), self.make()
+        played = [first, *(first.fork() for _ in indices[1:])]
         return [
-            CurriculumEnv(
-                self.make(evaluator), make_curriculum(self.curriculum, choices, self.seed, index)
-            )
-            for index in indices
+            CurriculumEnv(env, make_curriculum(self.curriculum, choices, self.seed, index))
+            for env, index in zip(played, indices, strict=True)
         ]
-
-    def shared_evaluator(self) -> Evaluator | None:
-        """One evaluator for all environments of a process, where the reward measures; else None."""
-        if self.reward != "measured":
-            return None
-        from tirgym.harness.local_evaluator import LocalEvaluator
-
-        return LocalEvaluator(store=self.store)
 
     def _reward(self) -> str | Reward:
         if self.reward in TRAIN_REWARDS:

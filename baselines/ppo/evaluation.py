@@ -55,8 +55,7 @@ class GreedyPlayer:
 
     def __init__(self, spec: EnvSpec) -> None:
         self._workloads = [workload for shapes in spec.choices() for workload in shapes]
-        self._evaluator = spec.shared_evaluator()
-        self._env: Any = spec.make(self._evaluator)
+        self._env = spec.make()
 
     def play(self, policy: Any) -> Scores:
         """One greedy episode of each workload; draws no random numbers."""
@@ -65,8 +64,6 @@ class GreedyPlayer:
     def close(self) -> None:
         """End the environment and its evaluator."""
         self._env.close()
-        if self._evaluator is not None:
-            self._evaluator.close()
 
     def _episode(self, policy: Any, workload: Any) -> Played:
         observation, info = self._env.reset(options={"kernel": workload})

@@ -54,7 +54,7 @@ def snapshot(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     Weights, optimizer, the generators of torch and NumPy and the counters, at the border between an
     update and the next rollout, where the rollout buffer holds nothing that is needed.
     """
-    tensors = {f"policy.{name}": value for name, value in model.policy.state_dict().items()}
+    tensors = {f"policy.{name}": value for name, value in _arrays(model.policy)}
     for number, state in model.policy.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
     kind, keys, position, has_gauss, cached = cast(tuple[Any, ...], np.random.get_state())
@@ -67,7 +67,7 @@ def snapshot(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "numpy": [kind, int(position), int(has_gauss), float(cached)],
         "starts": [bool(start) for start in model._last_episode_starts],
     }
-    return {name: value.contiguous() for name, value in tensors.items()}, facts
+    return {name: value.detach().contiguous() for name, value in tensors.items()}, facts
 
 
 def restore(model: Any, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -85,7 +85,9 @@ def restore(model: Any, tensors: Mapping[str, Tensor], facts: Mapping[str, Any])
     for name, value in tensors.items():
         group, _, rest = name.partition(".")
         groups.setdefault(group, {})[rest] = value
-    model.policy.load_state_dict(groups["policy"])
+    with torch.no_grad():
+        for name, value in _arrays(model.policy):
+            value.copy_(groups["policy"][name])
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in groups.get("optimizer", {}).items():
         number, _, rest = name.partition(".")
@@ -100,3 +102,8 @@ def restore(model: Any, tensors: Mapping[str, Tensor], facts: Mapping[str, Any])
     torch.set_rng_state(groups["rng"]["torch"])
     model.num_timesteps, model._n_updates = facts["steps"], facts["updates"]
     model._last_episode_starts = np.array(facts["starts"], bool)
+
+
+def _arrays(policy: Any) -> list[tuple[str, Tensor]]:
+    """Parameters and buffers, each once whatever modules share it."""
+    return [*policy.named_parameters(), *policy.named_buffers()]

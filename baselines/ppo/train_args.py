@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -48,14 +49,20 @@ class TrainArgs:
     out: str = "runs/train"
     """folder of the checkpoints, logs and pictures"""
     store: str | None = None
-    """measurement store; None: the user's"""
+    """measurement store, or the name of one that ships; None: the user's"""
+    missing: str | None = None
+    """what a replay does with states that the store lacks: measure or refuse; None: what fits"""
     observation: str | None = None
     """None: the agent's own"""
     num_threads: int = 1
     """of the target"""
     max_steps: int | None = None
     """of an episode; None: the environment's own"""
+    candidate_costs: bool = False
+    """show each option of a decision with its static cost, which takes as long as trying each"""
     eval_split: str = "val"
+    eval_kernels: tuple[str, ...] = ()
+    """instead of those of the split"""
     eval_every: int = 20_000
     """steps"""
     checkpoint_every: int = 10_000
@@ -125,28 +132,37 @@ class TrainArgs:
         return math.ceil(self.steps / self.rollout) * self.rollout
 
     def spec(self) -> EnvSpec:
-        """The training environments."""
+        """The training environments; a replay plays the workloads that the store holds.
+
+        Raises InvalidValueError if it holds none of the split.
+        """
+        return self._spec(self.kernels, self.split, self.shapes)
+
+    def eval_spec(self) -> EnvSpec:
+        """The environments of evaluations: held-out kernels at their default shapes."""
+        return self._spec(self.eval_kernels, self.eval_split, "default")
+
+    def _spec(self, kernels: tuple[str, ...], split: str, shapes: str) -> EnvSpec:
+        if not kernels and self.reward == "replay":
+            kernels, shapes = _stored(self.store, split), "default"
         return EnvSpec(
             env=self.env,
-            kernels=self.kernels or _kernels(self.suite, self.split),
-            shapes=self.shapes,
+            kernels=kernels or _kernels(self.suite, split),
+            shapes=shapes,
             observation=self.shown,
             reward=self.reward,
             store=self.store,
             num_threads=self.num_threads,
             max_steps=self.max_steps,
+            missing=self.missing,
+            candidate_costs=self.candidate_costs,
             curriculum=self.curriculum,
             seed=self.seed,
         )
 
-    def eval_spec(self) -> EnvSpec:
-        """The environments of evaluations: held-out kernels at their default shapes."""
-        kernels = _kernels(self.suite, self.eval_split)
-        return EnvSpec(**{**asdict(self.spec()), "kernels": kernels, "shapes": "default"})
-
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
-        return {**asdict(self), "kernels": list(self.kernels)}
+        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TrainArgs:
@@ -154,7 +170,8 @@ class TrainArgs:
         names = {field.name for field in fields(cls)}
         if set(data) != names:
             raise ValueError(f"missing or unexpected: {', '.join(sorted(names ^ set(data)))}")
-        return cls(**{**data, "kernels": tuple(data["kernels"])})
+        lists = {name: tuple(data[name]) for name in ("kernels", "eval_kernels")}
+        return cls(**{**data, **lists})
 
     def require_same(self, before: TrainArgs) -> None:
         """Raise InvalidValueError where a training with `before` cannot be gone on with."""
@@ -186,3 +203,14 @@ _LEAST = {
 def _kernels(suite: str, split: str) -> tuple[str, ...]:
     found = list_kernels(suite, Split(split))
     return tuple(f"{kernel.suite}/{kernel.name}" for kernel in found)
+
+
+def _stored(store: str | None, split: str) -> tuple[str, ...]:
+    """Workloads of a split that a store holds answers for; raises InvalidValueError for none."""
+    from tirgym.envs.replay import replay_workloads
+
+    found = tuple(replay_workloads(store, split))
+    if not found:
+        accepted = f"one with answers for kernels of the {split} split (tirgym store record)"
+        raise InvalidValueError("store", store or "the user's store", accepted)
+    return found

@@ -105,7 +105,7 @@ def _run(
                 log_interval=None,
                 reset_num_timesteps=False,
             )
-            save(model.policy, folder.policy, {"steps": model.num_timesteps})
+            save(model.policy, folder.policy, model.num_timesteps)
         return int(start)
 
 
@@ -126,15 +126,27 @@ def _resume(args: TrainArgs, folder: RunFolder, model: Any, env: GroupedVecEnv) 
     return Schedule(**facts["schedule"])
 
 
-def _saver(args: TrainArgs) -> Callable[[Any, Path, Mapping[str, Any]], None]:
-    """Writes a policy to a file."""
+def _saver(args: TrainArgs) -> Callable[[Any, Path, int], None]:
+    """Writes a policy as a checkpoint of `tirgym.baselines.ppo.checkpoint`."""
+    from tirgym.baselines.ppo.checkpoint import CheckpointHeader, save_policy
 
-    def save(policy: Any, path: Path, facts: Mapping[str, Any]) -> None:
-        from safetensors.torch import save as to_bytes
+    spec = args.spec()
+    limits: dict[str, Any] = {} if args.max_steps is None else {"max_steps": args.max_steps}
 
-        from tirgym.baselines.ppo.run_folder import write_whole
-
-        write_whole(path, to_bytes({k: v.contiguous() for k, v in policy.state_dict().items()}))
+    def save(policy: Any, path: Path, steps: int) -> None:
+        header = CheckpointHeader(
+            agent=args.agent,
+            environment=args.env,
+            suite=args.suite,
+            split=args.split if not args.kernels else "",
+            kernels=spec.kernels,
+            steps=steps,
+            reward=args.reward,
+            seed=args.seed,
+            candidate_costs=args.candidate_costs,
+            **limits,
+        )
+        save_policy(policy, path, header)
 
     return save
 

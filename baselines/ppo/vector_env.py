@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -52,7 +52,7 @@ class GroupedVecEnv(VecEnv):  # type: ignore[misc]
             raise
         observation_space, action_space = example.observation_space, example.action_space
         example.close()
-        self._masks: NDArray[np.bool_] = np.ones((envs, cast(Discrete, action_space).n), np.bool_)
+        self._masks: NDArray[np.bool_] = np.ones((envs, int(action_space.n)), np.bool_)
         super().__init__(envs, observation_space, action_space)
 
     # -- what a learner calls ---------------------------------------------------------------

@@ -17,6 +17,12 @@ from typer.core import TyperGroup
 
 from tirgym import settings
 from tirgym.cli.baseline import baseline_command
+from tirgym.cli.bench import (
+    report_command,
+    run_command,
+    submission_command,
+    verify_board_command,
+)
 from tirgym.cli.catalog import list_command
 from tirgym.cli.checks import lint_command, selftest_command
 from tirgym.cli.doctor import doctor_command
@@ -30,6 +36,7 @@ from tirgym.cli.show import show_command
 from tirgym.cli.store import record_command
 from tirgym.cli.store_file import export_store_command, store_command
 from tirgym.cli.traces import compare_command, replay_command, verify_command
+from tirgym.cli.train import policy_command
 from tirgym.errors import TirgymError, UnknownNameError, UsageError
 
 __all__ = ["app", "main"]
@@ -91,6 +98,7 @@ app.command("show")(show_command)
 app.command("baseline")(baseline_command)
 app.command("profile")(profile_command)
 app.command("optimize")(optimize_command)
+app.command("train")(policy_command)
 app.command("verify")(verify_command)
 app.command("replay")(replay_command)
 app.command("compare")(compare_command)
@@ -117,6 +125,13 @@ store.command("record")(record_command)
 store.command("show")(store_command)
 store.command("export")(export_store_command)
 app.add_typer(store, name="store")
+
+bench = _group("Leaderboards: equal budgets, verification by replay, statistics.")
+bench.command("run")(run_command)
+bench.command("verify")(verify_board_command)
+bench.command("report")(report_command)
+bench.command("check-submission")(submission_command)
+app.add_typer(bench, name="bench")
 
 
 def main(args: Sequence[str] | None = None) -> int:
