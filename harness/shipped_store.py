@@ -32,8 +32,8 @@ _LIMIT = 512 << 20
 
 
 def is_shipped(store: object) -> bool:
-    """Whether `store` names a store that ships, and no file ("./core-v0" would)."""
-    return isinstance(store, str) and store in SHIPPED
+    """Whether `store` names a store that ships, and no file (an absolute path would)."""
+    return isinstance(store, str | os.PathLike) and os.fspath(store) in SHIPPED
 
 
 @cache

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tirgym import settings
 from tirgym.cli.options import (
     ArchOption,
     BackendOption,
@@ -40,7 +39,11 @@ __all__ = ["load_model", "model_command", "train_command"]
 
 StoreOption = Annotated[
     Path | None,
-    typer.Option("--store", help="Measurement store.", show_default="the user's store"),
+    typer.Option(
+        "--store",
+        help="Measurement store, or core-v0, which ships.",
+        show_default="the user's store",
+    ),
 ]
 
 
@@ -159,10 +162,11 @@ def model_command(
 def _dataset(store: Path | None, target: Target, exact: bool, machine: str | None) -> Dataset:
     """What the store holds for `target`; unless `exact`, for the one target that is alike."""
     from tirgym.harness.replay_evaluator import stored_target
+    from tirgym.harness.shipped_store import to_read
     from tirgym.harness.store import Store
     from tirgym.performance_model.dataset import read_store
 
-    opened = Store(store or settings.store_path(), read_only=True)
+    opened = Store(to_read(store), read_only=True)
     try:
         if not exact:
             target = stored_target(opened, target)
