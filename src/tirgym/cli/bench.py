@@ -1,0 +1,325 @@
+"""`tirgym bench`: run agents at equal budgets, verify what they found, report, check submissions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tirgym.cli.options import ArchOption, BackendOption, JsonFlag, ThreadsOption
+from tirgym.cli.output import (
+    counted,
+    note,
+    print_json,
+    print_table,
+    progress_bar,
+    result_console,
+    working,
+)
+from tirgym.cli.subject import chosen_target, named_workload
+from tirgym.errors import InvalidValueError, UnknownNameError
+
+if TYPE_CHECKING:
+    from tirgym.benchmarks.leaderboard.folder import BoardFolder
+    from tirgym.benchmarks.leaderboard.running import Finished
+    from tirgym.benchmarks.leaderboard.submission import Row
+    from tirgym.benchmarks.leaderboard.verdicts import Verified
+    from tirgym.benchmarks.leaderboard.verifying import Step
+
+__all__ = ["report_command", "run_command", "submission_command", "verify_board_command"]
+
+DEFAULT_AGENTS = (
+    "a/a", "noop", "default", "vendor-numpy", "random", "greedy", "beam", "evolutionary", "mcts",
+)  # fmt: skip
+SESSIONS = 3
+
+BoardArgument = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Folder that bench run filled.", show_default=False)
+]
+SessionsOption = Annotated[
+    int, typer.Option("--sessions", min=1, help="Independent processes that measure each answer.")
+]
+
+
+def run_command(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder of the board.", show_default=False)
+    ],
+    agents: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--agents",
+            metavar="NAME,…",
+            help="Rows: a/a, noop, default, vendor-numpy, vendor-torch, metaschedule, agents of the "
+            "agent table, package.module:Class; options follow a name as NAME,OPTION=VALUE.",
+            show_default=",".join(DEFAULT_AGENTS),
+        ),
+    ] = None,
+    suite: Annotated[
+        str | None, typer.Option("--suite", help="Every kernel of it.", show_default="core-v0")
+    ] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--workload",
+            metavar="KERNEL",
+            help="A kernel or workload URI; repeatable; instead of a whole suite.",
+            show_default=False,
+        ),
+    ] = None,
+    trials: Annotated[
+        str, typer.Option("--trials", help="Trial counts; the largest is run.")
+    ] = "16,64",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each row.")] = 3,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", help="Time limit of one search.", show_default="none"),
+    ] = None,
+    backend: BackendOption = None,
+    arch: ArchOption = None,
+    threads: ThreadsOption = None,
+    json: JsonFlag = False,
+) -> None:
+    """Run agents on workloads at equal budgets; goes on where it was killed."""
+    labels = _labels(agents or DEFAULT_AGENTS)
+    counts = _trial_counts(trials)
+    if seconds is not None and not 0 < seconds < float("inf"):
+        raise InvalidValueError("--seconds", seconds, "a positive number of seconds")
+    uris = _workloads(suite, workload)
+    sys.path.append(os.getcwd())  # an installed command, unlike python -m, does not look there
+
+    from tirgym.benchmarks.leaderboard.entrants import entrant
+    from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan
+    from tirgym.benchmarks.leaderboard.running import Conditions, run_board
+
+    for label in labels:
+        entrant(label)
+    target = chosen_target(backend, arch, threads)
+    folder = BoardFolder(out)
+    plan = Plan(tuple(dict.fromkeys(labels)), uris, counts, tuple(range(seeds)))
+    given = Conditions(target, counts, seconds)
+    with folder.writing(), progress_bar("bench run") as advance:
+        before = folder.plan()
+        folder.save_plan(plan if before is None else before.merged(plan))
+
+        def tell(row: Finished) -> None:
+            text = f"{row.record.agent} on {_short(row.record.workload)}"
+            advance(row.done, row.total, f"{text}, {_duration(row.left_s)} left")
+            if row.record.message:
+                note(f"{text}, seed {row.record.seed}: {row.record.outcome}: {row.record.message}")
+            elif not sys.stderr.isatty():
+                left = _duration(row.left_s)
+                note(f"{row.done} of {row.total}: {text}, seed {row.record.seed}; {left} left")
+
+        problems = run_board(folder, given, tell)
+        records, _ = folder.records()
+    _problems(problems)
+    if json:
+        outcomes = [record.outcome.value for record in records]
+        told = {name: outcomes.count(name) for name in sorted(set(outcomes))}
+        print_json(
+            {"folder": str(out), "records": len(records), "outcomes": told, "problems": problems}
+        )
+    else:
+        result_console().print(f"{counted(len(records), 'record')} in {folder.records_path}")
+        result_console().print(f"next: tirgym bench verify {out}")
+    if problems:
+        raise typer.Exit(1)
+
+
+def verify_board_command(
+    folder: BoardArgument, sessions: SessionsOption = SESSIONS, json: JsonFlag = False
+) -> None:
+    """Replay every answer in clean processes, gate it, measure it anew; exit code 1 if one fails."""
+    board = _board(folder)
+    from tirgym.benchmarks.leaderboard.verifying import verify_board
+
+    with board.writing(), progress_bar("bench verify") as advance:
+
+        def tell(step: Step) -> None:
+            text = f"session {step.session + 1} of {sessions}, {_short(step.workload)}"
+            advance(step.done, step.total, f"{text}, {_duration(step.left_s)} left")
+            if not sys.stderr.isatty():
+                left = _duration(step.left_s)
+                note(f"{step.done} of {step.total}: {text}; {left} left")
+
+        found = verify_board(board, sessions, tell)
+    _problems(found.problems)
+    bad = [v for v in found.verified if v.reason and v.standing != "not_applicable"]
+    if json:
+        standings = [v.standing.value for v in found.verified]
+        print_json(
+            {
+                "folder": str(folder),
+                "sessions": sessions,
+                "answers": {name: standings.count(name) for name in sorted(set(standings))},
+                "marked": [_marked(v) for v in bad],
+                "problems": list(found.problems),
+                "sound": found.sound,
+            }
+        )
+    else:
+        print_table(
+            "",
+            ("agent", "workload", ">seed", ">trials", "standing", "why"),
+            [(v.agent, _short(v.workload), v.seed, v.trials, v.standing, v.reason) for v in bad],
+        )
+        good = sum(v.standing == "verified" for v in found.verified)
+        result_console().print(f"{good} of {counted(len(found.verified), 'answer')} verified")
+    if not found.sound:
+        raise typer.Exit(1)
+
+
+def report_command(
+    folder: BoardArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write here.", show_default="the board's folder"),
+    ] = None,
+    steps: Annotated[
+        bool, typer.Option(help="Explain the winning trace of each workload step by step.")
+    ] = True,
+    measure_steps: Annotated[
+        bool, typer.Option("--measure-steps", help="Also measure the program after each step.")
+    ] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Make the tables of a board: board.json, ranking.md, ranking.csv, cells.csv."""
+    board = _board(folder)
+    from tirgym.benchmarks.leaderboard.assembly import assembled
+    from tirgym.benchmarks.leaderboard.tables import markdown, write_report
+
+    with working("reading the board") as say:
+        made = assembled(board, steps, measure_steps, say)
+    files = write_report(made, out or folder)
+    _problems(made["problems"])
+    if json:
+        told: dict[str, Any] = {name: made[name] for name in ("counts", "rankings", "problems")}
+        print_json({"files": [str(file) for file in files], **told})
+    else:
+        result_console().print(markdown(made))
+        for file in files:
+            result_console().print(f"wrote {file}")
+    if made["problems"]:
+        raise typer.Exit(1)
+
+
+def submission_command(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Traces and a README.", show_default=False),
+    ],
+    sessions: Annotated[
+        int, typer.Option("--sessions", min=0, help="Processes that measure; 0: only replay.")
+    ] = 1,
+    backend: BackendOption = None,
+    arch: ArchOption = None,
+    threads: ThreadsOption = None,
+    json: JsonFlag = False,
+) -> None:
+    """Check a submission row by row; its traces are data, and nothing else in it is run."""
+    target = chosen_target(backend, arch, threads)
+    from tirgym.benchmarks.leaderboard.submission import check_submission
+
+    with working("checking") as say:
+
+        def tell(row: Row) -> None:
+            say(f"checked {row.file}")
+
+        found = check_submission(folder, target, sessions, tell)
+    if json:
+        rows = [row.to_dict() for row in found.rows]
+        told = {"problems": list(found.problems), "missing": list(found.missing), "ok": found.ok}
+        print_json({"folder": str(folder), "rows": rows, **told})
+    else:
+        columns = ("file", "workload", "verdict", ">speedup", ">claimed", "why")
+        print_table("", columns, [_cells(row) for row in found.rows])
+        _problems(found.problems)
+        if found.missing:
+            note(f"no good trace for: {', '.join(found.missing)}")
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    speedup = row.verified.speedup if row.verified else None
+    numbers = ("" if number is None else f"{number:.2f}x" for number in (speedup, row.claimed))
+    verdict = "ok" if row.ok else "refused"
+    return (row.file, _short(row.workload), verdict, *numbers, row.reason)
+
+
+def _marked(verdict: Verified) -> dict[str, Any]:
+    return {
+        "agent": verdict.agent,
+        "workload": verdict.workload,
+        "seed": verdict.seed,
+        "trials": verdict.trials,
+        "standing": verdict.standing.value,
+        "reason": verdict.reason,
+    }
+
+
+def _board(path: Path) -> BoardFolder:
+    from tirgym.benchmarks.leaderboard.folder import BoardFolder
+
+    folder = BoardFolder(path)
+    folder.require()
+    return folder
+
+
+def _problems(problems: Sequence[str]) -> None:
+    for problem in problems:
+        note(problem)
+
+
+def _labels(texts: Sequence[str]) -> list[str]:
+    """Rows of "random,mcts,space=macro": an option belongs to the name before it."""
+    labels: list[str] = []
+    for word in " ".join(texts).replace(",", " ").split():
+        if "=" in word and labels:
+            labels[-1] += f",{word}"
+        else:
+            labels.append(word)
+    return labels
+
+
+def _trial_counts(text: str) -> tuple[int, ...]:
+    accepted = "whole numbers of at least 1, such as 16,64"
+    try:
+        counts = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        raise InvalidValueError("--trials", text, accepted) from None
+    if counts[0] < 1:
+        raise InvalidValueError("--trials", text, accepted)
+    return tuple(counts)
+
+
+def _workloads(suite: str | None, names: Sequence[str] | None) -> tuple[str, ...]:
+    """URIs of a whole suite, or of what is named."""
+    from tirgym.kernels_suite.kernel import Workload
+    from tirgym.kernels_suite.registry import SUITES, list_kernels
+
+    if names:
+        if suite is not None:
+            raise InvalidValueError("--suite with --workload", suite, "one of the two")
+        return tuple(dict.fromkeys(named_workload(name).uri for name in names))
+    suite = suite or next(iter(SUITES))
+    if suite not in SUITES:
+        raise UnknownNameError("suite", suite, SUITES)
+    return tuple(Workload.of(kernel).uri for kernel in list_kernels(suite))
+
+
+def _short(uri: str) -> str:
+    """`matmul(m=250, …)` of a URI."""
+    path, _, query = uri.rpartition("?")
+    shape = ", ".join(part for part in query.split("&") if not part.startswith("dtype="))
+    return f"{path.rpartition('/')[2]}({shape})" if path else uri
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{seconds:.0f} s" if seconds < 120 else f"{minutes // 60} h {minutes % 60:02} min"
