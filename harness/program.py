@@ -19,6 +19,9 @@ __all__ = ["Program"]
 class Program(Protocol):
     """One IR state: where it started, what was applied, and its key. Never changes."""
 
+    def __hash__(self) -> int:
+        """Programs are keys of caches."""
+
     @property
     def dialect(self) -> str:
         """IR dialect, which selects the graph encoder: "tensorir", …"""

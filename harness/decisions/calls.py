@@ -27,7 +27,7 @@ class Calls:
         """Call or compute."""
         state = tensorir(program)
         block = find(state, self.block)
-        if block is None or state.why_illegal(VectorMath(block.index)) is not None:
+        if block is None or not state.is_legal(VectorMath(block.index)):
             return None
         return Question(
             f"{self.block}.calls",

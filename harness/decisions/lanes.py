@@ -66,7 +66,7 @@ class Lanes:
         axes = [
             axis
             for axis in spatial_axes(state, block)
-            if axis.extent >= MIN_LANES and _staged(state, self.block, axis) is not None
+            if axis.extent >= MIN_LANES and _stageable(state, self.block, axis)
         ]
         if not axes:
             return None
@@ -105,7 +105,7 @@ class Lanes:
         extents = {lane.extent}
         for multiple in (n * self.lanes for n in VECTORS):
             pad = PadAxis(block.index, lane.iterator, multiple)
-            if multiple <= 2 * lane.extent and state.why_illegal(pad) is None:
+            if multiple <= 2 * lane.extent and state.is_legal(pad):
                 extents.add(padded(lane.extent, multiple))
         cycles = min(e * best_lanes(e, self.lanes, rows)[0] for e in extents)
         cycles *= math.prod(block.facts.iter_extents) / lane.extent
@@ -154,36 +154,81 @@ def _across(state: TensorIRProgram, name: str, lane: SpatialAxis) -> tuple[int, 
 def _read_swapped(
     state: TensorIRProgram, name: str, number: int, dimension: int
 ) -> TensorIRProgram | None:
-    """Block `name` reads a buffer whose `dimension` is the last one: the one that is made for it
-    alone, or else a copy."""
+    """Block `name` reads a buffer whose `dimension` is the last one."""
+    made = _made_apart(state, name, number)
+    return attempt(made, _swap_of_read(made, name, number, dimension)) if made else None
+
+
+def _made_apart(state: TensorIRProgram, name: str, number: int) -> TensorIRProgram | None:
+    """One block makes operand `number` for block `name` alone: if it is not so, a copy is made."""
     block = find(state, name)
     assert block is not None  # it was found before
     buffer = block.facts.reads[number].buffer.handle
     makers = state.facts.writers.get(buffer, ())
     if len(makers) == 1 and state.facts.readers[buffer] == (block.index,):
-        return attempt(state, TransformLayout(makers[0], dimension, 1))
+        return state
     copied = attempt(state, CacheRead(block.index, number))
-    if copied is None:
-        return None
-    block = find(copied, name)
-    if block is None:
-        return None
-    maker = copied.facts.writers[block.facts.reads[number].buffer.handle][0]
-    return attempt(copied, TransformLayout(maker, dimension, 1))
+    return copied if copied is not None and find(copied, name) is not None else None
+
+
+def _swap_of_read(
+    state: TensorIRProgram, name: str, number: int, dimension: int
+) -> TransformLayout:
+    block = find(state, name)
+    assert block is not None  # it was found before
+    maker = state.facts.writers[block.facts.reads[number].buffer.handle][0]
+    return TransformLayout(maker, dimension, 1)
 
 
 def _write_swapped(state: TensorIRProgram, name: str, dimension: int) -> TensorIRProgram | None:
     """Block `name` writes a buffer whose `dimension` is the last one."""
+    made = _written_apart(state, name)
+    block = find(made, name) if made is not None else None
+    if made is None or block is None:
+        return None
+    return attempt(made, TransformLayout(block.index, dimension, 1))
+
+
+def _written_apart(state: TensorIRProgram, name: str) -> TensorIRProgram | None:
+    """Block `name` writes no output of the kernel: if it does, the result is copied there."""
     block = find(state, name)
     assert block is not None  # it was found before
-    if not state.facts.makers >> block.index & 1:
-        staged = attempt(state, CacheWrite(block.index))
-        if staged is None:
-            return None
-        state, block = staged, find(staged, name)
-        if block is None:
-            return None
-    return attempt(state, TransformLayout(block.index, dimension, 1))
+    apart = state.facts.makers >> block.index & 1
+    return state if apart else attempt(state, CacheWrite(block.index))
+
+
+def _stageable(state: TensorIRProgram, name: str, lane: SpatialAxis) -> bool:
+    """Whether `_staged` makes a program.
+
+    The copies are made, for the number of loops and blocks has a limit; layouts, which take longest,
+    are only asked about, unless one could depend on another.
+    """
+    block = find(state, name)
+    if block is None or len(block.facts.writes) != 1:
+        return False
+    loads = operands(block)
+    if len({read.buffer.handle for read in block.facts.reads}) < len(block.facts.reads) or len(
+        {number for number, _ in loads}
+    ) < len(loads):
+        return _staged(state, name, lane) is not None
+    found: TensorIRProgram | None = state
+    for number, access in loads:
+        swap = along(access, lane.handle).swap
+        if swap < 0:
+            continue
+        found = _made_apart(found, name, number) if found is not None else None
+        if found is None or not found.is_legal(_swap_of_read(found, name, number, swap)):
+            return False
+    swap = along(block.facts.writes[0], lane.handle).swap
+    if swap < 0:
+        return True
+    found = _written_apart(found, name) if found is not None else None
+    block = find(found, name) if found is not None else None
+    return (
+        found is not None
+        and block is not None
+        and found.is_legal(TransformLayout(block.index, swap, 1))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +249,7 @@ class Pack:
         number = self._operand(state, block)
         if block is None or number is None:
             return None
-        if state.why_illegal(CacheRead(block.index, number)) is not None:
+        if not state.is_legal(CacheRead(block.index, number)):
             return None
         buffer = block.facts.reads[number].buffer
         return Question(

@@ -134,7 +134,7 @@ class Vectorise:
     def _possible(self, program: TensorIRProgram, loop: int, extent: int, lanes: int) -> bool:
         """Whether any lanes are legal: a loop that is short enough is asked as it is, without a split."""
         if extent <= MAX_LANES:
-            return program.why_illegal(Vectorize(loop)) is None
+            return program.is_legal(Vectorize(loop))
         return attempt(program, *self._steps(loop, extent, lanes)) is not None
 
     def _steps(self, loop: int, extent: int, lanes: int) -> tuple[Transform, ...]:
@@ -177,7 +177,7 @@ class Parallelise:
         for count in range(1, MAX_OPTIONS):
             if count > 1 and fused is not None:
                 fused = attempt(fused, Fuse(root))
-            if fused is None or fused.why_illegal(Parallel(root)) is not None:
+            if fused is None or not fused.is_legal(Parallel(root)):
                 break
             extents.append(fused.nest.loops[root].extent)
             options.append(Option(f"{extents[-1]} iterations of {count} loops", count))
@@ -294,7 +294,7 @@ class Initialise:
         """Keep it inside, or take it out."""
         state = tensorir(program)
         loop = self._loop(state)
-        if loop is None or state.why_illegal(DecomposeReduction(loop)) is not None:
+        if loop is None or not state.is_legal(DecomposeReduction(loop)):
             return None
         block = find(state, self.block)
         trips = math.prod(state.nest.loops[i].extent for i in block.chain) if block else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import cast
 
 from tvm.ir.expr import Call
@@ -41,13 +42,23 @@ def tensorir(program: Program) -> TensorIRProgram:
 
 
 def attempt(program: TensorIRProgram, *transforms: Transform) -> TensorIRProgram | None:
-    """The program after `transforms`, or None as soon as one of them is illegal."""
+    """The program after `transforms`, or None as soon as one of them is illegal.
+
+    The last programs that were made are kept: what a task tries while it asks, it does again as soon
+    as the question is answered.
+    """
+    after: TensorIRProgram | None = program
+    for transform in transforms:
+        after = _after(after, transform) if after is not None else None
+    return after
+
+
+@lru_cache(maxsize=64)
+def _after(program: TensorIRProgram, transform: Transform) -> TensorIRProgram | None:
     try:
-        for transform in transforms:
-            program = program.apply(transform)
+        return program.apply(transform)
     except IllegalTransformError:
         return None
-    return program
 
 
 def find(program: TensorIRProgram, name: str) -> Block | None:

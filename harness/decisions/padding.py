@@ -108,7 +108,7 @@ class Pad:
             extent = padded(axis.extent, multiple)
             if extent in extents or extent > MAX_GROWTH * axis.extent:
                 continue
-            if state.why_illegal(PadAxis(block.index, axis.iterator, multiple)) is None:
+            if state.is_legal(PadAxis(block.index, axis.iterator, multiple)):
                 extents.add(extent)
                 cycles = self._cycles(state, block, axes, extent)
                 if not along_lanes:

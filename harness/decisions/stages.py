@@ -65,7 +65,7 @@ class Inline:
         """Keep or inline."""
         state = tensorir(program)
         block = find(state, self.block)
-        if block is None or state.why_illegal(ComputeInline(block.index)) is not None:
+        if block is None or not state.is_legal(ComputeInline(block.index)):
             return None
         consumers = consumers_of(state, block)
         domain = state.facts.views[block.index].domain
@@ -198,20 +198,21 @@ class Locate:
         if block is None or epilogue(state, block) is not None:
             return None
         options = [Option("a nest of its own", 0)]
-        default = 0
-        before, innermost = _work(state), _innermost(state, self.block)
-        tiled = is_contraction(state, block)
-        for rank, loop in enumerate(_shared(state, block), 1):
-            moved = _moved(state, block, loop)
-            if moved is None or any(each.extent < 1 for each in moved.nest.loops):
+        free: list[int] = []
+        before, loops = _work(state), _shared(state, block)
+        for rank, loop in enumerate(loops, 1):
+            moved = attempt(state, ComputeAt(block.index, loop))
+            if moved is None or not _known_extents(moved):
                 continue
             grown = _work(moved) / before
             more = "" if grown <= 1 else f", {grown:.2g} times the work"
             options.append(Option(f"inside {loop_name(state.nest, loop)}{more}", rank))
-            inner = _innermost(moved, self.block)
-            whole = inner == innermost or inner[0] >= self.lanes > 0
-            if grown <= 1 and whole and not tiled:
-                default = len(options) - 1
+            if grown <= 1:
+                free.append(len(options) - 1)
+        default = 0
+        if not is_contraction(state, block):
+            stays = (i for i in reversed(free) if self._whole(state, block, loops, options[i]))
+            default = next(stays, 0)
         return Question(
             f"{self.block}.location",
             DecisionKind.LOCATION,
@@ -221,6 +222,14 @@ class Locate:
             NodeRef("block", block.index),
             self.block,
         )
+
+    def _whole(
+        self, state: TensorIRProgram, block: Block, loops: list[int], option: Option
+    ) -> bool:
+        """Whether the innermost loop of the block stays whole, or fills vectors, by that option."""
+        moved = _moved(state, block, loops[option.value - 1])
+        inner = _innermost(moved, self.block) if moved is not None else (0, -1)
+        return inner == _innermost(state, self.block) or inner[0] >= self.lanes > 0
 
     def take(self, program: Program, value: int | None) -> Next:
         """Move it."""
@@ -259,8 +268,17 @@ def _iterator(program: TensorIRProgram, block: Block, loop: int) -> int:
 
 def _work(program: TensorIRProgram) -> int:
     """Block instances that run; `Facts.work` without the rest of the facts."""
-    loops = program.nest.loops
-    return sum(math.prod(loops[i].extent for i in block.chain) for block in program.nest.blocks)
+    parts = [entry.part for entry in program.nest.parts]
+    return sum(
+        math.prod([part.extents[i] for i in chain])
+        for part in parts
+        for chain in part.shape.block_chains
+    )
+
+
+def _known_extents(program: TensorIRProgram) -> bool:
+    """Whether every loop has a constant extent, other than 0."""
+    return all(extent > 0 for entry in program.nest.parts for extent in entry.part.extents)
 
 
 def _innermost(program: TensorIRProgram, name: str) -> tuple[int, int]:
@@ -314,7 +332,7 @@ class Sketch:
         if layout == "SSRSRS":
             follower = epilogue(state, block)
             stage = "a write cache" if follower is None else follower.facts.name
-            if follower is not None or state.why_illegal(CacheWrite(block.index)) is None:
+            if follower is not None or state.is_legal(CacheWrite(block.index)):
                 options.append(Option(f"tiled {layout}, {stage} at level 1", OUTER))
                 options.append(Option(f"tiled {layout}, {stage} at level 2", INNER))
             after = "" if follower is None else f", {follower.facts.name} at level 2"

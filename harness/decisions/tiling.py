@@ -113,7 +113,7 @@ class Tile:
         if self.powers:
             factors = [f for f in factors if f & (f - 1) == 0]
         if len(factors) < 2 or (
-            factors[1] != extent and state.why_illegal(Split(loop, factors[1])) is not None
+            factors[1] != extent and not state.is_legal(Split(loop, factors[1]))
         ):
             return None
         factors = factors[:MAX_OPTIONS]

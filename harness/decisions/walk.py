@@ -55,6 +55,9 @@ class Next(NamedTuple):
 class Task(Protocol):
     """One item of an agenda; an immutable value."""
 
+    def __hash__(self) -> int:
+        """Equal tasks do alike."""
+
     def ask(self, program: Program) -> Question | None:
         """The question, or None when there is nothing to decide. A pure function."""
 
@@ -103,7 +106,7 @@ class Walk:
             raise InvalidValueError("option", option, accepted)
         taken = question.options[option]
         answer = Answer(question.key, question.kind, option, taken.value, taken.label)
-        program, tasks = self.agenda[0].take(self.program, taken.value)
+        program, tasks = _taken(self.agenda[0], self.program, taken.value)
         return _settle(program, (*tasks, *self.agenda[1:]), (*self.answers, answer))
 
     def follow(
@@ -143,7 +146,7 @@ class Walk:
             return ()
         task, predict = self.agenda[0], model.predict_us
         return tuple(
-            predict(task.take(self.program, option.value).program)
+            predict(_taken(task, self.program, option.value).program)
             for option in self.question.options
         )
 
@@ -177,6 +180,12 @@ def nearest(question: Question, value: int) -> int:
     """The option whose value is next to `value`, the smaller of equals."""
     gaps = [abs(option.value - value) for option in question.options]
     return gaps.index(min(gaps))
+
+
+@lru_cache(maxsize=MAX_OPTIONS)
+def _taken(task: Task, program: Program, value: int) -> Next:
+    """`task.take`; who asks for the costs of all options takes one of them next."""
+    return task.take(program, value)
 
 
 def _settle(program: Program, agenda: tuple[Task, ...], answers: tuple[Answer, ...]) -> Walk:

@@ -27,6 +27,7 @@ from tirgym.harness.tensorir.row_plans import (
     plan_of,
     scheme_of,
 )
+from tirgym.harness.tensorir.rule_limits import EVERYTHING
 from tirgym.harness.tensorir.rule_storage import meaningful
 from tirgym.harness.tensorir.rules import first_refusal
 from tirgym.harness.transforms.base import Transform
@@ -35,7 +36,7 @@ from tirgym.harness.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from tirgym.harness.tensorir.program import TensorIRProgram
 
-__all__ = ["apply", "defined_mask", "legal_nodes", "mask"]
+__all__ = ["apply", "defined_mask", "is_legal", "legal_nodes", "mask"]
 
 
 def apply(program: TensorIRProgram, transform: Transform) -> Schedule:
@@ -180,8 +181,15 @@ def _member(plan: RowPlan, prototype: Transform, node: int) -> Transform:
     return replace(prototype, **{plan.node_field: node})  # type: ignore[type-var]
 
 
-def legal_nodes(program: TensorIRProgram, prototype: Transform) -> int:
-    """The nodes on which a transform like `prototype` is legal, as bits; its own node is not asked.
+def is_legal(program: TensorIRProgram, transform: Transform) -> bool:
+    """Whether `apply` would accept `transform`, without a trial where that is clear."""
+    field = transform.node_field()
+    node = getattr(transform, field) if field else 0
+    return node >= 0 and legal_nodes(program, transform, 1 << node) != 0
+
+
+def legal_nodes(program: TensorIRProgram, prototype: Transform, among: int = EVERYTHING) -> int:
+    """The nodes `among` which a transform like `prototype` is legal, as bits; its own is not asked.
 
     What one row of a mask says, for a transform that need not be in any vocabulary.
     """
@@ -191,7 +199,7 @@ def legal_nodes(program: TensorIRProgram, prototype: Transform) -> int:
     block = getattr(prototype, "block", -1) if plan.node_field == "loop" else -1
     if plan.movers is not None and not plan.movers(facts) >> block & 1:
         return 0
-    asked = asked_nodes(facts, plan._replace(prototype=prototype))
+    asked = asked_nodes(facts, plan._replace(prototype=prototype)) & among
     return _legal_nodes(program, plan, prototype, range(asked.bit_length()), asked)
 
 

@@ -109,6 +109,12 @@ class TensorIRProgram:
             return error
         return None
 
+    def is_legal(self, transform: Transform) -> bool:
+        """Whether `why_illegal` answers None; faster, since most answers need no trial."""
+        if isinstance(transform, Macro):
+            return self.why_illegal(transform) is None
+        return legality.is_legal(self, transform)
+
     def legal_mask(self, vocabulary: Vocabulary) -> NDArray[np.bool_]:
         """Shape (len(vocabulary),), bool, read-only."""
         found = self.masks.get(id(vocabulary))

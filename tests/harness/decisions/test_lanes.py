@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tirgym.harness.decisions import Question, Walk, design_space
+from tirgym.harness.static_cost import StaticCostModel
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.kernels_suite.registry import load_workload
@@ -50,6 +51,36 @@ def test_a_transposed_operand_is_copied_once_even_if_it_is_read_twice() -> None:
     steps = [str(step).split("(")[0] for step in program.steps]
     assert steps[:2] == ["CacheRead", "TransformLayout"]
     assert steps.count("CacheRead") == 1
+
+
+@pytest.mark.parametrize("kernel", ["attention", "batch_matmul", "conv2d", "syrk"])
+def test_what_a_lane_promises_to_copy_is_copied(kernel: str) -> None:
+    walk, asked = walk_of(kernel), 0
+    while walk.question is not None:
+        question = walk.question
+        if question.key.endswith(".lanes"):
+            asked += 1
+            for number, option in enumerate(question.options):
+                _, _, copied = option.label.partition("a copy of ")
+                wanted = len(copied.removesuffix(" across").split(", ")) if copied else 0
+                made = walk.answer(number).program.steps[len(walk.program.steps) :]
+                swaps = [step for step in made if str(step).startswith("TransformLayout")]
+                assert len(swaps) == wanted, (question.key, option.label)
+        walk = walk.answer(question.default)
+    assert asked
+
+
+def test_asking_for_costs_does_not_change_what_comes_of_an_answer() -> None:
+    plain, costed = walk_of("attention"), walk_of("attention")
+    model = StaticCostModel()
+    while plain.question is not None:
+        assert costed.question == plain.question
+        option = len(plain.question.options) - 1
+        assert len(costed.costs(model)) == option + 1
+        plain, costed = plain.answer(option), costed.answer(option)
+        assert costed.program.steps == plain.program.steps
+        assert costed.program.ir_key == plain.program.ir_key
+    assert costed.done
 
 
 def test_the_lanes_are_innermost_whatever_else_is_answered() -> None:

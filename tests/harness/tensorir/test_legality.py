@@ -19,6 +19,8 @@ from tirgym.harness.tensorir.random_schedules import draw_transform, random_prog
 from tirgym.harness.tensorir.rule_moves import idle_blocks
 from tirgym.harness.transforms import default_vocabulary, parse_transform
 from tirgym.harness.transforms.base import SlotLimits
+from tirgym.harness.transforms.compute_at import ComputeAt
+from tirgym.harness.transforms.split import Split
 from tirgym.kernels_suite.registry import kernel_names
 
 KERNELS: tuple[tuple[str, dict[str, int]], ...] = (
@@ -61,6 +63,23 @@ def test_masks_equal_the_definition(kernel: str, shape: dict[str, int]) -> None:
             assert step is not None
             program = program.apply(step)
             _check(program)
+
+
+@pytest.mark.parametrize("kernel", ["attention", "matmul_bias_gelu", "cumsum"])
+def test_one_transform_is_legal_where_its_mask_says_so(kernel: str) -> None:
+    rng = np.random.default_rng(1)
+    program = begin(kernel, 1)
+    for _ in range(4):
+        mask = program.legal_mask(VOCABULARY)
+        fresh = TensorIRProgram(program.workload, program.target, (), program.schedule)
+        sample = {*rng.choice(len(mask), 150).tolist(), *np.flatnonzero(mask)[::4].tolist()}
+        for action in sorted(sample):
+            assert fresh.is_legal(VOCABULARY[action]) == mask[action], str(VOCABULARY[action])
+        step = draw_transform(VOCABULARY, mask, rng)
+        assert step is not None
+        program = program.apply(step)
+    assert not program.is_legal(Split(-1, 2))
+    assert not program.is_legal(ComputeAt(99, 0))
 
 
 @pytest.mark.slow
