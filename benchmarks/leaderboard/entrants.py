@@ -16,7 +16,18 @@ from tirgym.harness.vendor import LIBRARIES, has_call
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Workload
 
-__all__ = ["CONTROL", "DEFAULT", "NOOP", "PEER", "Entrant", "agent_of", "entrant", "row_names"]
+__all__ = [
+    "CONTROL",
+    "DEFAULT",
+    "NOOP",
+    "PEER",
+    "VENDORS",
+    "Entrant",
+    "agent_of",
+    "entrant",
+    "kind_of",
+    "row_names",
+]
 
 CONTROL = "a/a"
 NOOP = "noop"
@@ -80,6 +91,14 @@ def row_names() -> tuple[str, ...]:
     return (CONTROL, NOOP, DEFAULT, *VENDORS, PEER, *AGENTS)
 
 
+def kind_of(label: str) -> Kind:
+    """The kind of the row `label`: what it is called decides what it may answer."""
+    name = label.partition(",")[0]
+    if name in (NOOP, DEFAULT, *VENDORS):
+        return Kind.REFERENCE
+    return {CONTROL: Kind.CONTROL, PEER: Kind.PEER}.get(name, Kind.AGENT)
+
+
 def entrant(text: str) -> Entrant:
     """The row of `name,option=value,…`.
 
@@ -99,11 +118,9 @@ def entrant(text: str) -> Entrant:
         for package in {LIBRARIES[library][0] for library in VENDORS.get(name, ())}:
             if find_spec(package) is None:
                 raise MissingExtraError(f"row {name}", package, "peers")
-        kind = Kind.CONTROL if name == CONTROL else Kind.REFERENCE
-        return Entrant(text, name, kind, options)
-    kind = Kind.PEER if name == PEER else Kind.AGENT
+        return Entrant(text, name, kind_of(text), options)
     agent_of(name, options, "llvm")  # says now what would end every run
-    return Entrant(text, name, kind, options)
+    return Entrant(text, name, kind_of(text), options)
 
 
 def _options(words: list[str]) -> dict[str, Any]:

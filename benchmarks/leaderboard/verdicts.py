@@ -8,11 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tirgym.benchmarks.leaderboard.record import Answer, Outcome, RecipeKind, Record
+from tirgym.benchmarks.leaderboard.entrants import kind_of
+from tirgym.benchmarks.leaderboard.record import Answer, Kind, Outcome, RecipeKind, Record
 from tirgym.harness.status import Status
 
 __all__ = ["Session", "ShapeVerdict", "Standing", "Verified", "judge", "judge_record"]
 
+RECIPES: Mapping[Kind, frozenset[RecipeKind]] = {
+    Kind.AGENT: frozenset({RecipeKind.TRANSFORMS}),
+    Kind.PEER: frozenset({RecipeKind.TRANSFORMS, RecipeKind.SCHEDULE}),
+    Kind.REFERENCE: frozenset({RecipeKind.TRANSFORMS, RecipeKind.DEFAULT, RecipeKind.LIBRARY}),
+    Kind.CONTROL: frozenset({RecipeKind.CONTROL}),
+}
+"""What a row of each kind may answer."""
 CLAIM_MARGIN = 1.25
 """A claim this many times the verified speedup is marked."""
 
@@ -168,6 +176,10 @@ def _rules(record: Record, trials: int, answer: Answer | None) -> str:
     """What the record itself is refused for, "" if nothing."""
     if answer is None:
         return record.message or f"no answer at {trials} trials"
+    if kind_of(record.agent) is not record.kind:
+        return f"a row called {record.agent} is no {record.kind}"
+    if answer.recipe.kind not in RECIPES[record.kind]:
+        return f"a row of kind {record.kind} cannot answer with a {answer.recipe.kind}"
     found_nothing = answer.recipe.kind is RecipeKind.TRANSFORMS and not answer.recipe.steps
     if record.outcome is not Outcome.FINISHED and found_nothing:
         return f"{record.outcome.value}: {record.message}"
