@@ -61,8 +61,8 @@ class RelationalConv(MessagePassing):  # type: ignore[misc]
 
     def message(self, x_j: Tensor, told: Tensor, sizes: list[int]) -> Tensor:
         """(edges, width); `x_j` (edges, width) are the sources, sorted by relation."""
-        parts = zip(x_j.split(sizes), self.relations, strict=True)
-        return torch.relu(torch.cat([part @ weight for part, weight in parts]) + told)
+        parts = zip(told.split(sizes), x_j.split(sizes), self.relations, strict=True)
+        return torch.cat([torch.addmm(*part) for part in parts]).relu_()
 
 
 class GraphEncoder(BaseFeaturesExtractor):  # type: ignore[misc]
