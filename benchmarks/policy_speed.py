@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -65,26 +65,27 @@ def measure(agent: str, environment: str, samples: int = 256, rounds: int = 12) 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        times = [
-            _milliseconds(partial(_predict, policy, shown, masks, number), rounds)
-            for number in (1, 16)
-        ]
+        one_ms = _milliseconds(partial(_predict, policy, shown, masks, 1), rounds)
+        sixteen_ms = _milliseconds(partial(_predict, policy, shown, masks, 16), rounds)
         update_ms = _milliseconds(_update(policy, shown, masks), rounds)
     finally:
         torch.set_num_threads(threads)
-    graph: Mapping[str, Any] = shown if isinstance(shown, dict) else {}
     return PolicyReport(
         agent,
         environment,
-        sum(value.numel() for value in policy.parameters()),
-        *(round(float(graph[name].sum() / samples), 1) if graph else 0.0 for name in _USED),
-        round(float(masks.sum() / samples), 1),
-        *(round(each, 3) for each in times),
-        round(update_ms / samples, 4),
+        parameters=sum(value.numel() for value in policy.parameters()),
+        nodes=_mean(shown["node_mask"]) if isinstance(shown, dict) else 0.0,
+        edges=_mean(shown["edge_mask"]) if isinstance(shown, dict) else 0.0,
+        legal_actions=_mean(masks),
+        one_ms=round(one_ms, 3),
+        sixteen_ms=round(sixteen_ms, 3),
+        update_ms=round(update_ms / samples, 4),
     )
 
 
-_USED = ("node_mask", "edge_mask")
+def _mean(marks: Any) -> float:
+    """Marks in each row on average."""
+    return round(float(marks.sum() / len(marks)), 1)
 
 
 def _episodes(env: Any, samples: int) -> tuple[Any, Any]:
