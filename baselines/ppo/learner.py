@@ -16,7 +16,7 @@ from tirgym.baselines.ppo.train_args import TrainArgs
 from tirgym.baselines.ppo.vector_env import GroupedVecEnv
 from tirgym.errors import TargetMismatchError
 
-__all__ = ["make_model", "restore", "snapshot", "spaces_digest"]
+__all__ = ["is_finite", "make_model", "restore", "snapshot", "spaces_digest"]
 
 
 def make_model(args: TrainArgs, env: GroupedVecEnv) -> Any:
@@ -102,6 +102,11 @@ def restore(model: Any, tensors: Mapping[str, Tensor], facts: Mapping[str, Any])
     torch.set_rng_state(groups["rng"]["torch"])
     model.num_timesteps, model._n_updates = facts["steps"], facts["updates"]
     model._last_episode_starts = np.array(facts["starts"], bool)
+
+
+def is_finite(model: Any) -> bool:
+    """Whether every weight is a finite number."""
+    return all(bool(torch.isfinite(value).all()) for _, value in _arrays(model.policy))
 
 
 def _arrays(policy: Any) -> list[tuple[str, Tensor]]:

@@ -54,9 +54,9 @@ class RunFolder:
         os.close(self._lock)
 
     def claim(self, args: TrainArgs) -> None:
-        """Note what is trained here; raises InvalidValueError if that is something else."""
+        """Note what is trained here; raises InvalidValueError if there are states of something else."""
         path = self.path / "args.json"
-        if path.exists():
+        if path.exists() and self.states():
             try:
                 before = TrainArgs.from_dict(json.loads(path.read_text(encoding="utf-8")))
             except (ValueError, TypeError) as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tirgym.baselines.ppo.extra import require_rl
 from tirgym.baselines.ppo.run_folder import RunFolder
 from tirgym.baselines.ppo.train_args import TrainArgs
-from tirgym.errors import MissingExtraError
+from tirgym.errors import MissingExtraError, TrainingError
 
 if TYPE_CHECKING:
     from tirgym.baselines.ppo.boundary import Schedule, TrainProgress
@@ -99,14 +99,24 @@ def _run(
             save = _saver(args)
             boundary = Boundary(args, folder, env, writer, schedule, save, on_progress)
             stack.callback(boundary.close)
-            model.learn(
-                args.total_steps - start,
-                callback=boundary,
-                log_interval=None,
-                reset_num_timesteps=False,
-            )
+            _learn(model, args.total_steps - start, boundary)
             save(model.policy, folder.policy, model.num_timesteps)
         return int(start)
+
+
+def _learn(model: Any, steps: int, boundary: Any) -> None:
+    """`steps` more steps; raises TrainingError when the weights have become no numbers."""
+    from tirgym.baselines.ppo import learner
+
+    try:
+        model.learn(steps, callback=boundary, log_interval=None, reset_num_timesteps=False)
+    except ValueError:  # torch's answer to logits that are no numbers
+        if learner.is_finite(model):
+            raise
+        raise TrainingError(
+            f"the weights are no numbers after {model.num_timesteps} steps; train with a lower "
+            f"learning rate in another folder"
+        ) from None
 
 
 def _resume(args: TrainArgs, folder: RunFolder, model: Any, env: GroupedVecEnv) -> Schedule:
