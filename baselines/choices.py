@@ -26,6 +26,7 @@ __all__ = [
     "Asked",
     "Choices",
     "Steps",
+    "action_table",
     "begin_choices",
     "draw",
     "nearest_option",
@@ -169,12 +170,16 @@ def begin_choices(search: Search, space: str, depth: int) -> Choices:
         raise UnknownNameError("space", space, SPACES)
     if space == "decision":
         return design_space(search.start)
+    return Steps(search.start, action_table(search, space), depth)
+
+
+def action_table(search: Search, space: str) -> Vocabulary:
+    """The vocabulary of the search for "primitive", else the table called `space`."""
     vocabulary = search.vocabulary
-    if space != "primitive":
-        limits = vocabulary.limits
-        named = named_vocabulary(space, search.start.target.backend, limits=limits)
-        vocabulary = vocabulary if vocabulary.digest == named.digest else named
-    return Steps(search.start, vocabulary, depth)
+    if space == "primitive":
+        return vocabulary
+    named = named_vocabulary(space, search.start.target.backend, limits=vocabulary.limits)
+    return vocabulary if vocabulary.digest == named.digest else named
 
 
 def position(state: Choices) -> Hashable:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from fakes import FakeCost, FakeEvaluator
 from policies import POLICIES, untrained
 
 from tirgym.baselines.registry import (
@@ -19,7 +20,13 @@ from tirgym.baselines.registry import (
     parse_options,
 )
 from tirgym.errors import InvalidValueError, UnknownNameError, UsageError
+from tirgym.harness.agent import Budget
+from tirgym.harness.backend import backend
+from tirgym.harness.decisions import design_space
 from tirgym.harness.macros import named_vocabulary
+from tirgym.harness.search_run import SearchRun
+from tirgym.harness.transforms import default_vocabulary
+from tirgym.kernels_suite.registry import load_workload
 
 
 @pytest.mark.parametrize("name", sorted(set(AGENTS) - set(POLICIES)))
@@ -139,3 +146,16 @@ def test_a_space_that_an_agent_does_not_play_is_refused(
         in_space(agent, space, "llvm")
     with pytest.raises(UnknownNameError, match="backend with"):
         in_space("beam", "macro", "abacus")
+
+
+def test_random_answers_decision_points() -> None:
+    start = backend("llvm").start(load_workload("matmul"), backend("llvm").target())
+    evaluator = FakeEvaluator()
+    run = SearchRun(start, default_vocabulary("llvm"), FakeCost(), evaluator, Budget(6), seed=0)
+    run.run(make_agent("random", **in_space("random", "decision", "llvm")[0]))
+    assert run.used == 6
+    answered = [run.search.decided[c.program.ir_key] for c in run.history[1:]]
+    assert all(answered)
+    root = design_space(start)
+    for candidate, values in zip(run.history[1:], answered, strict=True):
+        assert root.finish(values).program.ir_key == candidate.program.ir_key

@@ -1,0 +1,1 @@
+"""Transfer: what policies that were trained on some families are worth on others."""
