@@ -1,5 +1,8 @@
 PYTHON ?= python3
 VENV ?= .venv
+# What is installed: extras of pyproject.toml, and requirements beside them (pinned versions).
+EXTRAS ?= dev
+PINS ?=
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
@@ -33,7 +36,7 @@ format: $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q --upgrade pip
-	$(PY) -m pip install -qq -e '.[dev]'
+	$(PY) -m pip install -qq $(PINS) -e '.[$(EXTRAS)]'
 	touch $@
 
 clean:
