@@ -180,6 +180,15 @@ def report_command(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write here.", show_default="the board's folder"),
     ] = None,
+    site: Annotated[
+        Path | None,
+        typer.Option(
+            "--site",
+            metavar="DIR",
+            help="Also write a website here, plain files that need no server.",
+            show_default="none",
+        ),
+    ] = None,
     steps: Annotated[
         bool, typer.Option(help="Explain the winning trace of each workload step by step.")
     ] = True,
@@ -188,7 +197,7 @@ def report_command(
     ] = False,
     json: JsonFlag = False,
 ) -> None:
-    """Make the tables of a board: board.json, ranking.md, ranking.csv, cells.csv."""
+    """Make the tables of a board: board.json, ranking.md, ranking.csv, cells.csv; and a website."""
     board = _board(folder)
     from tirgym.benchmarks.leaderboard.assembly import assembled
     from tirgym.benchmarks.leaderboard.tables import markdown, write_report
@@ -196,6 +205,10 @@ def report_command(
     with working("reading the board") as say:
         made = assembled(board, steps, measure_steps, say)
     files = write_report(made, out or folder)
+    if site is not None:
+        from tirgym.benchmarks.leaderboard.site import write_site
+
+        files += write_site(made, site)
     _problems(made["problems"])
     if json:
         told: dict[str, Any] = {name: made[name] for name in ("counts", "rankings", "problems")}
