@@ -112,7 +112,9 @@ def measured(
 
     def measure(uri: str, target: Target, jobs: Sequence[Job], number: int) -> list[Session]:
         return [
-            replace(session(worth(job.recipe, number), number), workload=uri, recipe=job.recipe.digest)
+            replace(
+                session(worth(job.recipe, number), number), workload=uri, recipe=job.recipe.digest
+            )
             for job in jobs
         ]
 
@@ -138,12 +140,11 @@ class Stepper(Idle):
     tokens = 123
 
     def run(self, search: Search) -> None:
-        """One program for each factor."""
+        """Five programs, then one more."""
         print("an agent may print what it likes")
         programs = [
             search.start.apply(parse_transform(f"Split(loop={loop}, factor={factor})"))
-            for factor in (2, 4, 8)
-            for loop in (0, 1)
+            for loop, factor in ((0, 2), (1, 2), (0, 4), (1, 4), (1, 8))
         ]
         for _ in search.evaluate_many(programs):
             assert search.remaining_trials() >= 0

@@ -153,10 +153,12 @@ def _answer(
     schedules: Mapping[str, str],
 ) -> Answer:
     """The best of the first `trials` trials, chosen by measuring the best three again in full."""
-    passed = [t.candidate for t in curve if t.number <= trials and t.candidate.evaluation.passed]
-    unique = {c.evaluation.code_key: c for c in reversed(passed)}
+    unique: dict[str, Candidate] = {}
+    for trial in curve:
+        if trial.number <= trials and trial.candidate.evaluation.passed:
+            unique.setdefault(trial.candidate.evaluation.code_key, trial.candidate)
     ranking = sorted(unique.values(), key=lambda c: -(c.evaluation.speedup or 0.0))
-    chosen: Candidate = verify_best(ranking, start, evaluator).candidate
+    chosen = verify_best(ranking, start, evaluator).candidate
     program, found = chosen.program, chosen.evaluation
     recipe = recipe_of(program, start, schedules)
     return Answer(trials, recipe, program.ir_key, found.code_key, _claim(found))

@@ -122,7 +122,7 @@ def _row(
     claimed = trace.result.speedup if trace.result else None
     try:
         _require(trace, target, taken)
-        program = replay(trace)
+        replay(trace)
     except (UsageError, IllegalTransformError) as error:
         return Row(name, trace.workload, False, str(error), claimed)
     recipe = Recipe(RecipeKind.TRANSFORMS, trace.transforms)
@@ -135,7 +135,7 @@ def _row(
         for session in measure(uri, target, [Job(recipe, Kind.AGENT, number == 0)], number)
     ]
     claim = None if claimed is None else Claim("passed", claimed)
-    answer = Answer(1, recipe, program.ir_key, "", claim)
+    answer = Answer(1, recipe, claim=claim)
     verdict = judge(_record(uri, name, target, answer), 1, answer, found, sessions)
     good = verdict.standing is Standing.VERIFIED and verdict.claim_holds is not False
     return Row(name, uri, good, verdict.reason, claimed, verdict)

@@ -92,11 +92,12 @@ def test_plans_grow_and_keep_their_trial_counts(tmp_path: Path) -> None:
 
 
 def test_two_processes_do_not_write_at_once(tmp_path: Path) -> None:
-    with BoardFolder(tmp_path).writing():
-        with (
-            pytest.raises(EvaluationError, match="another process writes"),
-            BoardFolder(tmp_path).writing(),
-        ):
-            pass
-    with BoardFolder(tmp_path).writing():
+    folder = BoardFolder(tmp_path)
+    with (
+        folder.writing(),
+        pytest.raises(EvaluationError, match="another process writes"),
+        BoardFolder(tmp_path).writing(),
+    ):
         pass
+    with folder.writing():
+        assert tmp_path.is_dir()

@@ -1,0 +1,125 @@
+"""Runs: agents in processes of their own, budgets that hold, records that tell what happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from boards import ADD, SUM, TARGET
+from fakes import FakeEvaluator
+
+from tirgym.benchmarks.leaderboard.entrants import entrant, row_names
+from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan
+from tirgym.benchmarks.leaderboard.record import Kind, Outcome, RecipeKind, SawWhat
+from tirgym.benchmarks.leaderboard.running import Conditions, Finished, run_board, run_row
+from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.kernels_suite.registry import load_workload
+
+
+def conditions(trials: tuple[int, ...] = (2, 4), **options: float) -> Conditions:
+    return Conditions(
+        TARGET, trials, make_evaluator=lambda target, seed: FakeEvaluator(), **options
+    )
+
+
+def test_a_third_party_agent_plays_and_its_record_says_all() -> None:
+    found = run_row(entrant("boards:Stepper"), ADD, 7, conditions())
+    assert (found.outcome, found.message, found.stopped) == (Outcome.FINISHED, "", "trials")
+    assert (found.used.trials, found.used.tokens, found.used.failures) == (4, 123, 0)
+    assert found.saw.what is SawWhat.MODEL
+    assert (found.saw.admits("elementwise"), found.saw.admits("matmul")) == (True, False)
+    assert [p.trial for p in found.curve] == [0, 1, 2, 3, 4]
+    assert found.used.steps == 4
+    # the fake is 10 % faster with each step; the first of equals is chosen, of the first two trials
+    early, late = found.answers
+    assert early.recipe.steps == late.recipe.steps == ("Split(loop=0, factor=2)",)
+    assert early.claim is not None
+    assert early.claim.speedup == pytest.approx(1.1)
+    assert early.code_key == found.curve[1].code_key
+    assert found.used.wall_s > found.used.evaluator_s >= 0.0
+
+
+def test_metaschedule_answers_in_its_own_language_at_equal_trials() -> None:
+    pytest.importorskip("xgboost")
+    found = run_row(entrant("metaschedule,population=16"), SUM, 0, conditions((3,)))
+    assert found.outcome is Outcome.FINISHED, found.message
+    assert found.kind is Kind.PEER
+    assert found.used.trials == 3
+    assert {p.trial for p in found.curve} == {0, 1, 2, 3}
+
+
+def test_an_agent_that_cannot_be_made_is_a_record_with_the_reason() -> None:
+    found = run_row(entrant("boards:NoSuchAgent"), ADD, 0, conditions())
+    assert found.outcome is Outcome.CRASH
+    assert "NoSuchAgent" in found.message
+    assert found.answers[0].recipe.steps == ()
+
+
+def test_references_spend_nothing() -> None:
+    for name, kind in (("noop", "transforms"), ("default", "default"), ("a/a", "control")):
+        found = run_row(entrant(name), ADD, 0, conditions())
+        assert [a.recipe.kind for a in found.answers] == [RecipeKind(kind)] * 2
+        assert (found.used.trials, found.curve) == (0, ())
+    library = run_row(entrant("vendor-numpy"), ADD, 0, conditions())
+    assert library.answers[0].recipe.library == "numpy"
+    stencil = load_workload("stencil2d").uri
+    nothing = run_row(entrant("vendor-numpy"), stencil, 0, conditions())
+    assert (nothing.outcome, nothing.answers) == (Outcome.NOT_APPLICABLE, ())
+
+
+def test_a_killed_board_goes_on_after_its_last_whole_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = BoardFolder(tmp_path)
+    folder.save_plan(Plan(("noop", "default"), (ADD, SUM), (2, 4), (0, 1)))
+    told: list[Finished] = []
+
+    def die(row: Finished) -> None:
+        told.append(row)
+        if row.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_board(folder, conditions(), die)
+    with folder.records_path.open("a") as file:
+        file.write('{"format":"tirgym-bench-1","agent":"noo')
+    told.clear()
+    problems = run_board(folder, conditions(), told.append)
+    assert [row.done for row in told] == [4, 5, 6, 7, 8]
+    assert [row.total for row in told] == [8] * 5
+    assert told[-1].left_s == 0.0
+    records, _ = folder.records()
+    assert [r.key for r in records] == list(
+        Plan(("noop", "default"), (ADD, SUM), (), (0, 1)).rows()
+    )
+    assert len(problems) == 1  # half a line
+
+
+def test_wrong_names_are_refused_before_anything_runs() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'beam'"):
+        entrant("beem")
+    with pytest.raises(InvalidValueError, match="name=value"):
+        entrant("mcts,fast")
+    with pytest.raises(UnknownNameError, match="option of agent mcts"):
+        entrant("mcts,bach=3")
+    with pytest.raises(InvalidValueError, match="none"):
+        entrant("noop,speed=3")
+    assert {"a/a", "noop", "default", "random", "metaschedule"} <= set(row_names())
+
+
+def test_rows_with_options_keep_their_label() -> None:
+    made = entrant("mcts,space=macro,batch=4")
+    assert (made.label, made.name, made.options) == (
+        "mcts,space=macro,batch=4",
+        "mcts",
+        {"space": "macro", "batch": 4},
+    )
+
+
+def test_what_third_parties_do_not_say_is_unknown() -> None:
+    third, own = entrant("boards:Idle"), entrant("beam")
+    assert third.saw(None).what is SawWhat.UNKNOWN
+    assert own.saw(None).what is SawWhat.NOTHING
+    for odd in ("nothing", {"what": "dreams"}, {"what": "model", "families": 3}):
+        assert third.saw(odd).what is SawWhat.UNKNOWN
+    assert not third.saw(None).admits("matmul")

@@ -1,0 +1,131 @@
+"""Submissions: a report row by row; traces are data, and nothing else in the folder is touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from boards import ADD, SUM, TARGET, measured
+
+from tirgym.benchmarks.leaderboard.submission import check_submission
+from tirgym.errors import InvalidValueError
+from tirgym.harness.target import Target
+from tirgym.harness.trace import Trace, TraceResult
+
+STEP = "Split(loop=0, factor=2)"
+
+
+def submit(folder: Path, name: str, uri: str = ADD, **fields: Any) -> Path:
+    values: dict[str, Any] = {
+        "target": TARGET,
+        "transforms": (STEP,),
+        "result": TraceResult("passed", 2.0),
+        **fields,
+    }
+    path = folder / f"{name}.json"
+    Trace(uri, **values).save(path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "README.md").write_text("A search of mine.")
+    return tmp_path
+
+
+def test_good_rows_are_measured_and_the_rest_of_the_suite_is_named(folder: Path) -> None:
+    submit(folder, "add")
+    submit(folder, "sum", SUM, target=Target("llvm", "znver4", 1))
+    found = check_submission(folder, TARGET, 3, measure=measured())
+    assert found.ok
+    assert [(row.file, row.ok) for row in found.rows] == [("add.json", True), ("sum.json", True)]
+    assert {row.verified.speedup for row in found.rows if row.verified} == {2.0}
+    assert "matmul" in found.missing
+    assert "add" not in found.missing
+
+
+def test_without_sessions_traces_are_only_replayed(folder: Path) -> None:
+    submit(folder, "add")
+    row = check_submission(folder, TARGET, 0).rows[0]
+    assert (row.ok, row.verified, row.reason) == (True, None, "applies; not measured")
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "illegal step": ({"transforms": ("Split(loop=7, factor=2)",)}, "no such loop"),
+    "code": ({"transforms": ("__import__('os').system('true')",)}, "transform"),
+    "compiler's own": ({"transforms": ("UnsafeSetDtype(block=0, dtype='float16')",)}, "transform"),
+    "another program": ({"ir_key": "0123456789abcdef"}, "another program"),
+    "two threads": ({"target": Target("llvm", "znver4", 2)}, "as the baseline has it"),
+    "another backend": ({"target": Target("cuda", "sm_90", 1)}, "as the baseline has it"),
+    "kernel file": ({"uri": "tirgym://local/mine.py:kernel?m=8"}, "brings no kernels"),
+    "suite": ({"uri": "tirgym://core-v9/add?m=8&n=16&dtype=float32"}, "core-v0"),
+    "endless": ({"transforms": (STEP,) * 1001}, "at most 1000"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_is_wrong_stands_beside_its_file(name: str, folder: Path) -> None:
+    fields, says = REFUSED[name]
+    submit(folder, "bad", **fields)
+    submit(folder, "good", SUM)
+    found = check_submission(folder, TARGET, 1, measure=measured())
+    bad, good = found.rows
+    assert (bad.ok, good.ok, found.ok) == (False, True, False)
+    assert says in bad.reason
+    assert "\n" not in bad.reason
+
+
+def test_files_that_are_no_traces_stand_in_the_report(folder: Path, tmp_path: Path) -> None:
+    submit(folder, "good")
+    (folder / "half.json").write_text('{"format": "tirgym-tr')
+    (folder / "huge.json").write_text(" " * (5 << 20))
+    found = check_submission(folder, TARGET, 1, measure=measured())
+    reasons = {row.file: row.reason for row in found.rows if not row.ok}
+    assert set(reasons) == {"half.json", "huge.json"}
+    assert "not JSON" in reasons["half.json"]
+    assert "at most" in reasons["huge.json"]
+
+
+def test_links_out_of_the_folder_are_not_followed(folder: Path, tmp_path_factory: Any) -> None:
+    elsewhere = submit(tmp_path_factory.mktemp("private"), "secret")
+    (folder / "link.json").symlink_to(elsewhere)
+    found = check_submission(folder, TARGET, 1, measure=measured())
+    assert "link" in found.rows[0].reason
+    assert not found.rows[0].ok
+
+
+def test_one_trace_for_each_workload(folder: Path) -> None:
+    """Not the best of many: the first counts, and the rest is refused."""
+    for name in ("a", "b"):
+        submit(folder, name)
+    found = check_submission(folder, TARGET, 1, measure=measured())
+    assert [row.ok for row in found.rows] == [True, False]
+    assert "a.json has it" in found.rows[1].reason
+
+
+def test_claims_are_held_against_what_was_measured(folder: Path) -> None:
+    submit(folder, "boast", result=TraceResult("passed", 1000.0))
+    row = check_submission(folder, TARGET, 1, measure=measured()).rows[0]
+    assert (row.ok, row.claimed) == (False, 1000.0)
+    assert row.reason == "claimed 1000.00x, measured 2.00x"
+    assert json.loads(json.dumps(row.to_dict()))["verified"]["speedup"] == 2.0
+
+
+def test_a_program_that_fails_is_refused_with_the_reason(folder: Path) -> None:
+    submit(folder, "wrong")
+    found = check_submission(folder, TARGET, 2, measure=measured(lambda recipe, session: None))
+    assert "wrong_result" in found.rows[0].reason
+    assert not found.ok
+
+
+def test_a_folder_without_traces_or_readme(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match="a folder with traces"):
+        check_submission(tmp_path, TARGET, 1)
+    with pytest.raises(InvalidValueError, match="a folder with traces"):
+        check_submission(tmp_path / "none", TARGET, 1)
+    submit(tmp_path, "add")
+    found = check_submission(tmp_path, TARGET, 1, measure=measured())
+    assert not found.ok
+    assert "README" in found.problems[0]

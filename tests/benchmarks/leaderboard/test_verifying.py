@@ -1,0 +1,202 @@
+"""Verification: every answer in every session once, resumable, and believing nobody else's lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from boards import ADD, SUM, TARGET, claimed, measured, record, session
+from handmade import quick
+
+from tirgym.benchmarks.leaderboard import measuring
+from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan, append_line
+from tirgym.benchmarks.leaderboard.measuring import Job, measure_apart, other_shapes
+from tirgym.benchmarks.leaderboard.record import Kind, Machine, Recipe, RecipeKind, Record
+from tirgym.benchmarks.leaderboard.verdicts import Session, Standing
+from tirgym.benchmarks.leaderboard.verifying import read_verified, verify_board
+from tirgym.errors import EvaluationError, InvalidValueError
+from tirgym.harness.backend import backend
+from tirgym.harness.calibration import estimated_peaks
+from tirgym.harness.target import Target
+from tirgym.kernels_suite.registry import load_workload
+
+
+def board(path: Path, *records: Record) -> BoardFolder:
+    folder = BoardFolder(path)
+    for made in records:
+        append_line(folder.records_path, made.to_json())
+    return folder
+
+
+class Counting:
+    """Counts what is measured, and dies after `lives` processes."""
+
+    def __init__(self, lives: int = 1000) -> None:
+        self.lives, self.calls = lives, [("", 0, 0)][:0]
+
+    def __call__(self, uri: str, target: Target, jobs: Sequence[Job], number: int) -> list[Session]:
+        if not self.lives:
+            raise KeyboardInterrupt
+        self.lives -= 1
+        self.calls.append((uri, number, len(jobs)))
+        return measured()(uri, target, jobs, number)
+
+
+def test_equal_answers_are_measured_once_in_each_session(tmp_path: Path) -> None:
+    folder = board(tmp_path, record(), record("mcts"), record(seed=1), record(uri=SUM))
+    measure = Counting()
+    found = verify_board(folder, 3, measure=measure)
+    assert measure.calls == [(uri, n, 1) for n in range(3) for uri in (ADD, SUM)]
+    # both agents, both workloads: the rows that nobody ran are missing
+    standings = [v.standing for v in found.verified]
+    assert standings.count(Standing.VERIFIED) == 8
+    assert standings.count(Standing.MISSING) == 8
+    assert not found.sound
+
+
+def test_a_killed_verification_goes_on(tmp_path: Path) -> None:
+    folder = board(tmp_path, record(), record(uri=SUM))
+    with pytest.raises(KeyboardInterrupt):
+        verify_board(folder, 2, measure=Counting(3))
+    with folder.sessions_path.open("a") as file:
+        file.write('{"format": "tirgym-se')  # killed while it wrote
+    measure = Counting()
+    found = verify_board(folder, 2, measure=measure)
+    assert measure.calls == [(SUM, 1, 1)]
+    assert len(folder.sessions_path.read_text().splitlines()) == 4
+    assert {v.speedup for v in found.verified} == {2.0}
+    again = verify_board(folder, 2, measure=Counting(0))
+    assert again.sound
+    verdicts, sessions, problems = read_verified(folder)
+    assert (tuple(verdicts), sessions, problems) == (again.verified, 2, [])
+
+
+def test_more_sessions_add_to_those_that_are_there(tmp_path: Path) -> None:
+    folder = board(tmp_path, record())
+    verify_board(folder, 1, measure=Counting())
+    measure = Counting()
+    verify_board(folder, 3, measure=measure)
+    assert [number for _, number, _ in measure.calls] == [1, 2]
+
+
+def test_records_that_do_not_belong_are_left_out_with_one_line_each(tmp_path: Path) -> None:
+    elsewhere = replace(record(seed=1), machine=Machine("0123456789abcdef", "Another CPU", 4))
+    threads = record(seed=2, target=replace(TARGET, num_threads=2))
+    later = record(uri="tirgym://core-v9/add?m=8&n=16&dtype=float32")
+    counts = record(seed=3, trials=(2, 8))
+    folder = board(tmp_path, record(), elsewhere, threads, later, counts)
+    found = verify_board(folder, 1, measure=measured())
+    good = [v for v in found.verified if v.standing is Standing.VERIFIED]
+    assert {v.seed for v in good} == {0}
+    for words in ("other hardware (Another CPU", "2 threads", "core-v9", "trials (2, 8)"):
+        assert sum(words in problem for problem in found.problems) == 1, found.problems
+    assert not found.sound
+
+
+def test_a_folder_without_records_is_bad_usage(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match=r"records\.jsonl"):
+        verify_board(BoardFolder(tmp_path), 1, measure=measured())
+    (tmp_path / "records.jsonl").write_text("nonsense\n")
+    with pytest.raises(InvalidValueError, match="damaged or half-written"):
+        verify_board(BoardFolder(tmp_path), 1, measure=measured())
+
+
+def test_rows_of_the_plan_that_are_not_there_stay_in_the_denominator(tmp_path: Path) -> None:
+    folder = board(tmp_path, record())
+    folder.save_plan(Plan(("beam", "mcts"), (ADD,), (2, 4), (0,)))
+    found = verify_board(folder, 1, measure=measured())
+    missing = [v.agent for v in found.verified if v.standing is Standing.MISSING]
+    assert missing == ["mcts", "mcts"]
+
+
+def test_shapes_are_the_other_train_and_holdout_shapes() -> None:
+    workload = load_workload("matmul")
+    others = other_shapes(workload)
+    assert workload not in others
+    assert len(others) == len({*map(str, others)}) >= len(workload.kernel.holdout)
+
+
+def test_a_verdict_file_that_is_damaged_says_so(tmp_path: Path) -> None:
+    folder = board(tmp_path, record())
+    verify_board(folder, 1, measure=measured())
+    line = folder.verified_path.read_text().splitlines()[0]
+    odd = json.dumps({**json.loads(line), "standing": "champion"})
+    folder.verified_path.write_text(f"{line}\n{odd}\nhalf")
+    found, _, problems = read_verified(folder)
+    assert len(found) == 1
+    assert len(problems) == 2
+
+
+GOOD = Recipe(RecipeKind.TRANSFORMS, ("Split(loop=0, factor=4)",))
+ILLEGAL = Recipe(RecipeKind.TRANSFORMS, ("Split(loop=9, factor=4)",))
+CODE = Recipe(RecipeKind.TRANSFORMS, ("__import__('os')",))
+
+
+def judged(found: Sequence[Session]) -> None:
+    assert [s.status for s in found] == ["passed", "illegal", "illegal"]
+    assert found[0].speedup is not None
+    assert found[0].best_us is not None
+    assert found[0].floor_us is not None
+    assert 0.0 < found[0].floor_us < found[0].best_us
+    assert [s.recipe for s in found] == [recipe.digest for recipe in (GOOD, ILLEGAL, CODE)]
+    assert found[0].versions == session().versions
+
+
+def test_what_stands_in_a_recipe_is_measured_and_gated_at_other_shapes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For real, with little timing: a schedule, one that does not apply, one that means nothing."""
+    monkeypatch.setattr(measuring, "LocalEvaluator", lambda target, store, seed: quick(store))
+    monkeypatch.setattr(measuring, "peaks", estimated_peaks)
+    shapes = [load_workload(ADD, dict(zip("mn", size, strict=True))) for size in ((8, 32), (3, 7))]
+    monkeypatch.setattr(measuring, "other_shapes", lambda workload: shapes)
+    jobs = [Job(recipe, Kind.AGENT, shapes=True) for recipe in (GOOD, ILLEGAL, CODE)]
+    found = measuring.measure_here(ADD, backend("llvm").target(), jobs, 0)
+    judged(found)
+    verdicts = {uri: words.partition(":")[0] for uri, words in found[0].shapes.items()}
+    assert verdicts == {shapes[0].uri: "passed", shapes[1].uri: "not_portable"}
+
+
+@pytest.mark.slow
+def test_a_clean_process_measures_what_stands_in_a_recipe() -> None:
+    jobs = [Job(recipe, Kind.AGENT, shapes=False) for recipe in (GOOD, ILLEGAL, CODE)]
+    judged(measure_apart(ADD, backend("llvm").target(), jobs, 0))
+
+
+@pytest.mark.slow
+def test_references_and_the_control_are_measured_in_a_clean_process() -> None:
+    library = Recipe(RecipeKind.LIBRARY, library="numpy")
+    recipes = (library, Recipe(RecipeKind.DEFAULT), Recipe(RecipeKind.CONTROL))
+    uri = "tirgym://core-v0/matmul?m=64&n=64&k=64&dtype=float32"
+    jobs = [Job(recipe, Kind.REFERENCE, shapes=False) for recipe in recipes]
+    found = measure_apart(uri, backend("llvm").target(), jobs, 0)
+    assert [s.status for s in found] == ["passed"] * 3
+    vendor, default, control = (s.speedup for s in found)
+    assert vendor is not None
+    assert vendor > 1.5
+    assert default is not None
+    assert control is not None
+    assert 0.5 < control < 2.0
+
+
+def test_a_job_that_ends_its_process_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = (Job(claimed(2, None, s).recipe, Kind.AGENT, False) for s in ("good", "bad"))
+
+    def apart(
+        function: object,
+        uri: str,
+        target: Target,
+        jobs: Sequence[Job],
+        number: int,
+        **limits: float,
+    ) -> list[Session]:
+        if bad in jobs:
+            raise EvaluationError("a process of its own ended with -11")
+        return measured()(uri, target, jobs, number)
+
+    monkeypatch.setattr(measuring, "call_apart", apart)
+    found = measure_apart(ADD, TARGET, [good, bad], 0)
+    assert [(s.status, s.speedup) for s in found] == [("passed", 2.0), ("crash", None)]
