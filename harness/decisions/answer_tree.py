@@ -38,18 +38,6 @@ class Place:
         assert isinstance(self.node, Fork)  # only forks have options
         return self.tree.place(self.node.after[value], walk)
 
-    @property
-    def programs(self) -> int:
-        """Stored walks that can still be reached."""
-        leaves, waiting = 0, [self.node]
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, Fork):
-                waiting.extend(node.after.values())
-            else:
-                leaves += 1
-        return leaves
-
 
 class AnswerTree:
     """Walks with a settled verdict, by their answers; several may lead to one program.

@@ -78,8 +78,8 @@ def test_bad_input_is_one_line_and_writes_nothing(
 
 def test_record_searches_on_top_and_goes_on_where_it_stopped(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
-    command = ("store", "record", SMALL["add"], "--programs", "3", "--searched", "2")
-    command = (*command, "--space", "decision", "--store", str(path), "--json")
+    numbers = ("--programs", "3", "--searched", "2", "--space", "decision")
+    command = ("store", "record", SMALL["add"], *numbers, "--store", path, "--json")
     first = cli(*command)
     assert first.code == 0, first.err
     assert sum(first.json()["verdicts"].values()) == 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,7 +116,7 @@ def test_processes_that_unpack_at_once_find_it_whole(packed: Path, tmp_path: Pat
     assert found == [10] * 4
 
 
-DAMAGE = {
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda content: content[: len(content) // 2],
     "no xz": lambda content: b"x" * 1000,
     "another store": lambda content: lzma.compress(b"another"),

@@ -9,7 +9,7 @@ from small import SMALL, make
 
 from tirgym.errors import TargetMismatchError
 from tirgym.harness.decisions import RandomAgent, Walk, design_space
-from tirgym.harness.decisions.answer_tree import AnswerTree, Fork, Place
+from tirgym.harness.decisions.answer_tree import AnswerTree, Place
 from tirgym.harness.status import Status
 from tirgym.harness.store import StoredWalk
 
@@ -41,7 +41,7 @@ def test_its_options_lead_to_every_stored_walk_and_to_nothing_else() -> None:
     tree = AnswerTree(map(stored, WALKS), "add")
     place = tree.begin(ROOT)
     assert ends(ROOT, place) == KNOWN
-    assert tree.size == place.programs == len(KNOWN)
+    assert tree.size == len(KNOWN)
 
 
 def test_verdicts_that_do_not_stand_are_no_walks() -> None:
@@ -89,19 +89,6 @@ def test_walks_that_contradict_each_other_are_refused() -> None:
     for other in others:
         with pytest.raises(TargetMismatchError, match="other decision points"):
             AnswerTree([first, other], "add")
-
-
-def test_walks_to_one_program_keep_their_ways() -> None:
-    tree = AnswerTree(
-        [
-            StoredWalk((("a", 1), ("b", 2)), "one", "x", Status.PASSED),
-            StoredWalk((("a", 2),), "one", "x", Status.TOO_SLOW),
-        ],
-        "toy",
-    )
-    assert tree.size == 2
-    root = Place(tree, Fork("a", {1: Fork("b", {2: "one"}), 2: "one"}), (0, 1))
-    assert root.programs == 2
 
 
 def test_a_kernel_without_questions_is_a_tree_of_one() -> None:
