@@ -55,15 +55,22 @@ SAW = {
 }
 
 
+AGENTS = (CONTROL, *REFERENCES, *SEARCHES)
+
+
 @cache
-def made_board(kernels: tuple[str, ...] = KERNELS, seeds: tuple[int, ...] = (0, 1, 2)) -> Any:
+def made_board(
+    kernels: tuple[str, ...] = KERNELS,
+    seeds: tuple[int, ...] = (0, 1, 2),
+    agents: tuple[str, ...] = AGENTS,
+) -> Any:
     """The JSON of a board with searches, a peer, references and a control, some of which fail.
 
     One run is missing, one is not measured, one fails the gate, one claims too much, the vendor's
     library has no transpose. Every step of the winning traces is measured.
     """
     uris = tuple(load_workload(kernel).uri for kernel in kernels)
-    plan = Plan((CONTROL, *REFERENCES, *SEARCHES), uris, TRIALS, seeds)
+    plan = Plan(agents, uris, TRIALS, seeds)
     records, verified = [], []
     for agent, uri, seed in plan.rows():
         if (agent, uri, seed) == ("mcts", uris[-1], seeds[-1]):

@@ -3,11 +3,12 @@
 //          series: [{agent, points: [[x, y], …], step: bool}], start: x of the cursor at first}
 // A cursor (pointer, tap, arrow keys) shows the values of all lines in the legend; an entry of the legend
 // hides its line, or stresses it while it is pointed at. Answers {node, set(given)}.
+let charted = 0;
 function lineChart(given) {
-  const hidden = new Set(), id = `chart-${document.querySelectorAll("figure").length}-${Math.random().toString(36).slice(2, 8)}`;
-  const box = draw("svg", {class: "chart", tabindex: "0", role: "img", "aria-labelledby": `${id}-name`, "aria-describedby": `${id}-at`});
-  const legend = make("ul", {class: "legend"}), at = make("p", {class: "at", id: `${id}-at`, "aria-live": "polite"});
-  const node = make("figure", {}, make("figcaption", {id: `${id}-name`}, given.name), box, at, legend);
+  const hidden = new Set(), id = `chart-${++charted}`;
+  const box = draw("svg", {class: "chart", tabindex: "0", role: "slider", "aria-labelledby": id, "aria-valuemin": 0});
+  const name = make("figcaption", {id}), legend = make("ul", {class: "legend"}), at = make("p", {class: "at"});
+  const node = make("figure", {}, name, box, at, legend);
   const MARGIN = {left: 46, right: 14, top: 10, bottom: 38};
   let width = 0, height = 0, cursor = null, values = {}, stressed = null;
 
@@ -68,7 +69,7 @@ function lineChart(given) {
     const toggle = () => {
       if (!hidden.delete(series.agent.name)) hidden.add(series.agent.name);
       button.setAttribute("aria-pressed", String(!hidden.has(series.agent.name)));
-      paint();
+      point(cursor);
     };
     const stress = (name) => () => { stressed = name; paint(); };
     const button = make("button", {type: "button", "aria-pressed": String(!hidden.has(series.agent.name)), title: series.agent.name, onclick: toggle,
@@ -78,11 +79,15 @@ function lineChart(given) {
   }
   function point(where) {
     cursor = where;
-    at.textContent = where === null ? "" : `${given.x.label}: ${label(given.x, where)}`;
+    at.textContent = where === null ? "No line to show." : `${given.x.label}: ${label(given.x, where)}`;
+    const said = [at.textContent];
     for (const series of given.series) {
-      const value = where === null ? null : valueAt(series, where);
-      values[series.agent.name].textContent = value === null ? "" : given.text(value);
+      const value = where === null ? null : valueAt(series, where), text = value === null ? "" : given.text(value);
+      values[series.agent.name].textContent = text;
+      if (text && !hidden.has(series.agent.name)) said.push(`${series.agent.name} ${text}`);
     }
+    const all = positions();
+    fill(box, {"aria-valuenow": Math.max(0, all.indexOf(where)), "aria-valuemax": Math.max(0, all.length - 1), "aria-valuetext": said.join("; ")}, []);
     paint();
   }
   function nearest(event) {
@@ -103,6 +108,7 @@ function lineChart(given) {
   function set(next) {
     given = next;
     values = {};
+    name.textContent = given.name;
     legend.replaceChildren(...given.series.map(key));
     const all = positions();
     if (!all.includes(cursor)) cursor = all.includes(given.start) ? given.start : all.length ? all[all.length - 1] : null;

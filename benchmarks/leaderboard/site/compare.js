@@ -1,6 +1,7 @@
 // Two agents side by side.
-{
-  const order = told.rankings[mostTrials].map((row) => row.agent);
+const order = told.rankings[mostTrials].map((row) => row.agent);
+if (order.length < 2) element("verdict").textContent = "This board has no two agents.";
+else {
   const row = (name) => told.rankings[trials].find((found) => found.agent === name);
   let first = agents.has(chosen.get("first")) ? chosen.get("first") : order[0];
   let second = agents.has(chosen.get("second")) ? chosen.get("second") : order.find((name) => name !== first) || first;

@@ -44,6 +44,9 @@
     fast_p: ["fast_p", () => ["0", "1", "1.5", "2", "5", "10"].map(share)],
     against: ["speedup against", () => [...others.map(against), roofline]],
     answers: ["answers", () => [verified, ...Object.keys(STANDINGS).map(answer), saw]],
+    trials_to: ["trials to x", () => told.trials_to.levels.map((level) => number(`to_${level}`, `to ${percent(level)}`,
+      "trials to this share of the best verified speedup of a workload, median over runs, as seen while searching",
+      (row) => told.trials_to.agents[row.agent][level]?.median ?? null, (value) => known(value) ? count(value) : "–", true))],
     spent: ["spent", () => [
       number("trials_used", "trials", "mean of whole runs", (row) => row.trials_used, count, true), number("failures", "failed trials", "", (row) => row.failures, count, true),
       number("compiles", "compiles", "", (row) => row.compiles, count, true), number("steps", "steps", "transforms of all programs that were evaluated", (row) => row.steps, count, true),
@@ -71,7 +74,7 @@
       const {value, low, high} = found[one][other];
       const box = make("td", {class: "number heat", title: `${one} beats ${other}: ${figure(value)} ${spread({low, high})}`}, figure(value), make("span", {class: "range"}, spread({low, high})));
       box.style.setProperty("--heat", `${Math.round(100 * Math.abs(value - 0.5))}%`);
-      box.style.setProperty("--hue", value >= 0.5 ? "var(--good)" : "var(--bad)");
+      box.style.setProperty("--hue", value >= 0.5 ? "var(--more)" : "var(--less)");
       return box;
     };
     const head = make("tr", {}, make("td"), ...order.map((name) => make("th", {scope: "col", title: name}, make("span", {class: "clamp"}, name))));
@@ -170,7 +173,7 @@
   element("find").addEventListener("input", () => { query = element("find").value; choose("find", query); refresh(); });
   for (const [value, text] of [["naive", "speedup over the unscheduled program"], ...others.filter((other) => other !== "naive").map((other) => [other, `speedup over ${other}`]), ["roofline", "share of the roofline"]]) element("against").append(make("option", {value}, text));
   for (const family of ["", ...new Set(told.workloads.map((workload) => workload.family))]) element("family").append(make("option", {value: family}, family || "all"));
-  for (const name of ["against", "family", "find-workload"]) element(name).addEventListener("input", () => workloadTable.set(workloadRows(), workloadColumns()));
+  for (const [name, event] of [["against", "change"], ["family", "change"], ["find-workload", "input"]]) element(name).addEventListener(event, () => workloadTable.set(workloadRows(), workloadColumns()));
 
   const mark = (row) => agents.get(row.agent).kind;
   const none = "no row of this kind, or none that matches";

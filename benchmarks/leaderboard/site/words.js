@@ -45,7 +45,7 @@ const agentLink = (name) => make("a", {class: "clamp", href: `${told.root}compar
 // An agent's mark and name, as they begin a row; `more` stands below.
 function who(name, ...more) {
   const agent = agents.get(name), tag = agent.kind === "agent" ? null : make("span", {class: "tag"}, agent.kind);
-  return make("span", {class: "who"}, known(agent.colour) ? swatch(agent) : null, make("span", {}, agentLink(name), tag, ...more));
+  return make("span", {class: "who"}, known(agent.colour) ? swatch(agent) : null, make("span", {}, agentLink(name), " ", tag, ...more));
 }
 function swatch(agent) {
   return draw("svg", {class: `swatch line-${agent.colour}`, width: 22, height: 10, "aria-hidden": "true"},
@@ -84,5 +84,7 @@ const mostTrials = String(told.trials[told.trials.length - 1]);
   go.addEventListener("change", () => { if (go.value) location.href = told.root + go.value; });
   const page = told.workload ? "kernel" : element("first") ? "compare" : "ranking";
   for (const link of document.querySelectorAll("nav a")) if (link.dataset.page === page) link.setAttribute("aria-current", "page");
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); element("content").focus(); });
+  addEventListener("hashchange", () => location.reload());  // another link to this page
   for (const form of document.forms) form.addEventListener("submit", (event) => event.preventDefault());
 }

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import chromium, needs_browser
+from browser import opened as browse
 from graphs import by_hand
 
 from tirgym.harness.decision_graph import DecisionGraph, save_graph
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (BROWSER and DRIVER and importlib.util.find_spec("selenium")),
-    reason="no browser to draw the page: needs chromium, chromedriver (apt-get install chromium "
-    "chromium-driver) and selenium",
-)
+pytestmark = needs_browser
 
 ATTACK = "<img src=x onerror=\"document.title='owned'\">"
 GRAPH = by_hand(
@@ -50,17 +44,8 @@ GRAPH = by_hand(
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """One headless Chromium."""
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(BROWSER)
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    yield driver
-    driver.quit()
+    with chromium() as driver:
+        yield driver
 
 
 @pytest.fixture
@@ -71,13 +56,7 @@ def page(browser: Any, tmp_path: Path) -> Any:
 
 def opened(browser: Any, graph: DecisionGraph, folder: Path, width: int = 1200) -> Any:
     save_graph(graph, folder / "graph.html")
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600},
-    )
-    browser.get((folder / "graph.html").as_uri())
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-    return browser
+    return browse(browser, folder / "graph.html", width)
 
 
 def text(page: Any, name: str) -> str:
