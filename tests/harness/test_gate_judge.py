@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tirgym.harness.judge import Expected, judge, judge_with
+from tirgym.harness.judge import PIECE, Expected, judge, judge_with
 
 Array = NDArray[Any]
 M, N, K = 40, 48, 256
@@ -113,6 +113,43 @@ def test_one_element_in_a_million_fails() -> None:
     assert judge(got, expected).failure == ""
     got[999, 999] += np.float32(1e-3)
     assert "[999, 999]" in judge(got, expected).failure
+
+
+@pytest.mark.parametrize("size", [1, PIECE, 3 * PIECE + 7])
+def test_large_outputs_are_judged_as_a_whole(size: int) -> None:
+    rng = np.random.default_rng(size)
+    reference, noise = rng.standard_normal(size), rng.standard_normal(size)
+    expected = expected_of(reference)
+    got = (reference + 1e-9 * noise).astype(np.float32)
+    assert expected.scale is not None
+    relative = np.abs(got.astype(np.float64) - reference) / expected.scale
+    assert judge(got, expected).worst == pytest.approx(relative.max() / expected.limit, rel=1e-12)
+    for value in (np.nan, np.inf):
+        for index in {0, size // 2, size - 1}:
+            wrong = got.copy()
+            wrong[index] = value
+            assert f"[{index}]: {value} instead" in judge(wrong, expected).failure
+    both = got.copy()
+    both[0], both[-1] = np.inf, np.nan
+    assert f"[{size - 1}]: nan instead" in judge(both, expected).failure
+
+
+def test_the_mean_and_the_rms_are_those_of_all_pieces() -> None:
+    ones = np.ones(4 * PIECE)
+    expected = Expected.of("C", ones, ones.astype(np.float32), 10_000, None)
+    for biased, verdict in ((PIECE // 2, ""), (PIECE, "mean")):
+        got = ones.astype(np.float32)
+        got[-biased:] += np.float32(6e-5)
+        assert verdict in judge(got, expected).failure
+        assert bool(judge(got, expected).failure) == bool(verdict)
+    scale = np.full(4 * PIECE, 1e4)
+    expected = Expected.of("C", ones, ones.astype(np.float32), 10_000, scale)
+    for wrong, verdict in ((0.05, ""), (0.07, "RMS")):
+        got = ones.astype(np.float32)
+        got[-PIECE:] += np.float32(wrong)
+        failure = judge(got, expected).failure
+        assert verdict in failure
+        assert bool(failure) == bool(verdict)
 
 
 def test_zeros_fail_where_a_plain_absolute_tolerance_would_pass_them() -> None:
