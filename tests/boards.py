@@ -170,7 +170,7 @@ class Forger(Stepper):
         """Play honestly once, then lie about it."""
         from tirgym.harness import evaluation, search_run
 
-        evaluation.Measurement.speedup = property(lambda self: 1000.0)  # type: ignore[assignment]
+        evaluation.Evaluation.speedup = property(lambda self: 1000.0)  # type: ignore[assignment]
         search_run.SearchRun._spent = lambda self: None  # type: ignore[method-assign]
         super().run(search)
         for candidate in search.history:

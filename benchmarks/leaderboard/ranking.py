@@ -66,8 +66,7 @@ def _row(board: Board, name: str, trials: int) -> dict[str, Any]:
 
 
 def _estimate(scores: Scores, statistic: Callable[[Scores], Scores]) -> dict[str, float | None]:
-    found = interval(scores, statistic)
-    low, high = (None, None) if found is None else (float(found[0]), float(found[1]))
+    low, high = interval(scores, statistic) or (None, None)
     return {"value": float(statistic(scores)), "low": low, "high": high}
 
 

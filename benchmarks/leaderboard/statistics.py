@@ -109,7 +109,7 @@ def improvement(first: ArrayLike, second: ArrayLike) -> Scores:
 
 def interval(
     scores: ArrayLike, statistic: Callable[[Scores], Scores], seed: int = 0
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+) -> tuple[float, float] | None:
     """95 % percentile interval of `statistic` by the stratified bootstrap; None for a single seed.
 
     Each workload is a stratum: its seeds are drawn again with replacement, independently of others.
@@ -128,14 +128,13 @@ def improvement_interval(
     if min(one.shape[-2], two.shape[-2]) < 2:
         return None
     rng = np.random.default_rng(seed)
-    low, high = _percentiles(improvement(_resampled(one, rng), _resampled(two, rng)))
-    return float(low), float(high)
+    return _percentiles(improvement(_resampled(one, rng), _resampled(two, rng)))
 
 
-def _percentiles(values: Scores) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _percentiles(values: Scores) -> tuple[float, float]:
     tail = 50.0 * (1.0 - LEVEL)
-    low, high = np.percentile(values, [tail, 100.0 - tail], axis=0)
-    return low, high
+    low, high = np.percentile(values, [tail, 100.0 - tail])
+    return float(low), float(high)
 
 
 def _resampled(values: Scores, rng: np.random.Generator) -> Scores:

@@ -10,21 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import passed, timing
-from handmade import WORKLOAD, host, start
+from fakes import passed
+from forged import MEASURED, forge_store
+from handmade import host, start
 
 from tirgym.errors import DamagedFileError, InvalidValueError
 from tirgym.harness.agent import Candidate
-from tirgym.harness.desk import context_of
-from tirgym.harness.evaluation import Evaluation, GateReport, Level, Measurement
+from tirgym.harness.evaluation import Evaluation, GateReport, Level
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.status import Status
-from tirgym.harness.store import Record, Store
 from tirgym.harness.timing import TimingPlan
 from tirgym.harness.trace import Trace, TraceResult
 from tirgym.harness.verification import verify_best
 
-MEASURED = Measurement(timing(1.0), timing(1000.0), 1000.0, (990.0, 1010.0))
 PLAN = TimingPlan(1e-4, 0.01, 5, 10, noise_limit=1e9, extensions=0)
 
 
@@ -55,21 +53,10 @@ def test_a_verdict_cannot_be_turned_into_another() -> None:
 # -- the store ------------------------------------------------------------------------------
 
 
-def forged_store(path: Path, code_key: str) -> None:
-    """A store that says that the unscheduled program is a thousand times faster than itself."""
-    context = context_of(WORKLOAD, host())
-    with_gate = GateReport(("normal",), 0.0, True)
-    store = Store(path)
-    for level in Level:
-        store.put(Record(context, code_key, level, Status.PASSED, "", with_gate, MEASURED))
-    store.put_code_key(context, start().ir_key, code_key)
-    store.close()
-
-
 @pytest.fixture
 def poisoned(tmp_path: Path, evaluator: LocalEvaluator) -> Path:
     path = tmp_path / "store.sqlite"
-    forged_store(path, evaluator.check(start(), Level.TRAINING).code_key)
+    forge_store(path, start(), evaluator.check(start(), Level.TRAINING).code_key)
     return path
 
 

@@ -16,10 +16,8 @@ from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.kernels_suite.registry import load_workload
 
 
-def conditions(trials: tuple[int, ...] = (2, 4), **options: float) -> Conditions:
-    return Conditions(
-        TARGET, trials, make_evaluator=lambda target, seed: FakeEvaluator(), **options
-    )
+def conditions(trials: tuple[int, ...] = (2, 4)) -> Conditions:
+    return Conditions(TARGET, trials, make_evaluator=lambda target, seed: FakeEvaluator())
 
 
 def test_a_third_party_agent_plays_and_its_record_says_all() -> None:
