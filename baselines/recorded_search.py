@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from tirgym.baselines.evolutionary import EvolutionaryAgent
+from tirgym.baselines.registry import in_space, make_agent
 from tirgym.errors import InvalidValueError
 from tirgym.harness.agent import Budget
 from tirgym.harness.backend import backend
@@ -26,8 +26,8 @@ from tirgym.performance_model.recording import Recorded, Recording
 
 __all__ = ["record_search"]
 
-_BREEDING = {"population": 20, "generations": 1, "batch": 10, "samples": 20}
-"""Few relatives are bred for each that is measured, so that most of the time goes into measuring."""
+_OPTIONS = {"evolutionary": {"population": 20, "generations": 1, "batch": 10, "samples": 20}}
+"""By agent. Few relatives are bred for each that is measured, so that most of the time goes into measuring."""
 
 
 def record_search(
@@ -38,15 +38,21 @@ def record_search(
     trials: int = 64,
     seed: int = 0,
     on_verdict: Callable[[Recorded], None] | None = None,
+    agent: str = "evolutionary",
 ) -> Recording:
-    """Search each workload's decision space for `trials` trials; verdicts and answers are stored.
+    """Let an agent search each workload's decision space; verdicts and answers are stored.
 
+    `agent` is a name of the agent table or "package.module:Class"; trained policies are among them.
     `store` is the evaluator's. The same arguments search in the same way as far as verdicts are stored,
     so a recording that was ended goes on where it stopped; searches that ended are not run again.
-    Raises InvalidValueError for a number below 1, and what `Evaluator.evaluate` raises.
+    Raises InvalidValueError for a number below 1, UnknownNameError for an agent that does not exist or
+    does not play decision points, and what `Evaluator.evaluate` raises.
     """
     if isinstance(trials, bool) or trials < 1:
         raise InvalidValueError("trials", trials, "a whole number of at least 1")
+    options, _ = in_space(agent, "decision", target.backend)
+    options |= _OPTIONS.get(agent, {})
+    make_agent(agent, **options)  # before anything is measured: a missing package is said at once
     verdicts: Counter[str] = Counter()
     reused = 0
 
@@ -54,7 +60,7 @@ def record_search(
         nonlocal reused
         candidate = trial.candidate
         if trial.answers:
-            source = f"evolutionary {seed}.{trial.number}"
+            source = f"{agent} {seed}.{trial.number}"
             answers = tuple(trial.answers.items())
             store.put_walk(context, answers, candidate.program.ir_key, source)
         if trial.charged:
@@ -66,7 +72,7 @@ def record_search(
 
     for workload in workloads:
         context = context_of(workload, target)
-        done = f"searched evolutionary {seed} {context.workload} {context.target_text}"
+        done = f"searched {agent} {seed} {context.workload} {context.target_text}"
         if int(store.notes().get(done, 0)) >= trials:
             continue
         run = SearchRun(
@@ -78,7 +84,7 @@ def record_search(
             seed,
             lambda trial, c=context, w=workload: follow(c, w, trial),  # type: ignore[misc]
         )
-        if run.run(EvolutionaryAgent(**_BREEDING)) is Stopped.INTERRUPTED:
+        if run.run(make_agent(agent, **options)) is Stopped.INTERRUPTED:
             raise KeyboardInterrupt
         store.note(done, str(trials))
     return Recording(sum(verdicts.values()), reused, dict(sorted(verdicts.items())))

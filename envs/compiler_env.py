@@ -129,6 +129,8 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         self._replays = isinstance(reward, str) and reward == "replay"
         if missing is not None and not self._replays:
             raise InvalidValueError("missing", missing, 'None, unless reward is "replay"')
+        if missing is not None and evaluator is not None:
+            raise InvalidValueError("missing", missing, "None: the evaluator is given")
         make: Callable[[], Evaluator] = partial(make_evaluator, store)
         if self._replays and evaluator is None:
             if arch is None:

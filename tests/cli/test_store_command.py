@@ -62,6 +62,8 @@ def test_export_packs_a_store_that_unpacks_to_the_same(
         (("record", "--searched", "-1"), "--searched"),
         (("record", "--space", "transforms"), "both, decision"),
         (("record", "--suite", "core-v9"), "core-v0"),
+        (("record", "--agent", "greedy"), "space of agent greedy"),
+        (("record", "--agent", "nobody"), "evolutionary"),
         (("record", SMALL["add"], "--store", "core-v0"), "a path"),
     ],
 )

@@ -23,6 +23,7 @@ from tirgym.envs.replay import make_replay, replay_workloads
 from tirgym.envs.schedule import ScheduleEnv
 from tirgym.errors import InvalidValueError, TargetMismatchError
 from tirgym.harness import local_evaluator
+from tirgym.harness.backend import backend
 from tirgym.harness.desk import context_of
 from tirgym.harness.evaluation import Level
 from tirgym.harness.hardware import fingerprint
@@ -266,9 +267,33 @@ def test_what_is_done_with_missing_states_by_default(path: Path) -> None:
         make_replay(here, TARGET, "guess")
 
 
+def test_gaps_are_measured_for_real_and_kept(tmp_path: Path) -> None:
+    arch = backend("llvm").target(None, 1).arch
+    store = tmp_path / "store.sqlite"
+    Store(store).close()
+
+    def play() -> tuple[str, str, float]:
+        env = DecisionEnv(SMALL["add"], reward="replay", store=store, missing="measure", arch=arch)
+        _, info = env.reset(seed=0)
+        done = False
+        while not done:
+            _, reward, done, _, info = env.step(0)
+        env.close()
+        return info["status"], info["replayed_from"], reward
+
+    first, again = play(), play()
+    assert first[:2] in (("passed", ""), ("noisy", ""))
+    if first[0] == "passed":
+        assert again == ("passed", fingerprint(), first[2])
+
+
 def test_missing_belongs_to_replay() -> None:
     with pytest.raises(InvalidValueError, match="missing"):
         DecisionEnv(SMALL["add"], reward="static", missing="refuse")
+    with pytest.raises(InvalidValueError, match="the evaluator is given"):
+        DecisionEnv(
+            SMALL["add"], reward="replay", missing="refuse", evaluator=ReplayEvaluator(Store())
+        )
 
 
 @pytest.mark.usefixtures("nothing_is_built")

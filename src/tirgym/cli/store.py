@@ -17,7 +17,7 @@ from tirgym.cli.options import (
     require_seed,
 )
 from tirgym.cli.output import counted, print_json, print_table, progress_bar, result_console
-from tirgym.cli.subject import chosen_target, named_workload
+from tirgym.cli.subject import DEFAULT_BACKEND, chosen_target, named_workload
 from tirgym.errors import InvalidValueError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -42,8 +42,11 @@ def record_command(
     ] = 64,
     searched: Annotated[
         int,
-        typer.Option("--searched", help="Trials of an evolutionary search of each kernel, on top."),
+        typer.Option("--searched", help="Trials of a search of each kernel, on top."),
     ] = 0,
+    agent: Annotated[
+        str, typer.Option("--agent", help="Who searches: one that plays decision points.")
+    ] = "evolutionary",
     space: Annotated[
         str,
         typer.Option(
@@ -62,6 +65,7 @@ def record_command(
     json: JsonFlag = False,
 ) -> None:
     """Measure varied programs of many kernels into a store; goes on where it stopped."""
+    from tirgym.baselines.registry import in_space
     from tirgym.performance_model.draws import RECORDED_SPACES
 
     for name, number, least in (("--programs", programs, 1), ("--searched", searched, 0)):
@@ -69,6 +73,7 @@ def record_command(
             raise InvalidValueError(name, number, f"a whole number of at least {least}")
     if space not in RECORDED_SPACES:
         raise UnknownNameError("--space", space, RECORDED_SPACES)
+    in_space(agent, "decision", backend or DEFAULT_BACKEND)
     require_seed(seed)
     workloads = _workloads(kernels or [], suite)
     target = chosen_target(backend, arch, threads)
@@ -97,7 +102,7 @@ def record_command(
             )  # fmt: skip
             if searched:
                 found += record_search(
-                    [workload], target, evaluator, evaluator.store, searched, seed, tell
+                    [workload], target, evaluator, evaluator.store, searched, seed, tell, agent
                 )
     if json:
         print_json(
