@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,3 +99,27 @@ def test_record_searches_on_top_and_goes_on_where_it_stopped(cli: Cli, tmp_path:
     assert [r for r in records if r.measurement] == [
         r for r in Store(path).records() if r.measurement and r in records
     ]
+
+
+@pytest.mark.slow
+def test_a_recording_that_is_killed_loses_at_most_what_was_under_way(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path = tmp_path / "store.sqlite"
+    numbers = ("--programs", "8", "--space", "decision", "--store", str(path))
+    command = ("store", "record", SMALL["add"], *numbers)
+    running = subprocess.Popen([sys.executable, "-m", "tirgym", *command], start_new_session=True)
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and not (path.exists() and len(Store(path)) >= 2):
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    (context,) = Store(path).contexts()
+    kept = {walk.path for walk in Store(path).walks(context) if walk.settled}
+    records = [record for record in Store(path).records() if record.measurement]
+    assert len(kept) >= 1
+    done = cli(*command, "--json")
+    assert done.code == 0, done.err
+    assert done.json()["programs"] == 8
+    assert done.json()["reused"] >= len(kept)
+    assert [r for r in Store(path).records() if r in records] == records
