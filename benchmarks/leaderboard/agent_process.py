@@ -7,10 +7,12 @@ agent that patches its own process changes neither what is counted nor what is m
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pickle
 import resource
+import signal
 import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +32,9 @@ from tirgym.harness.transforms import default_vocabulary
 from tirgym.kernels_suite.registry import load_workload
 
 __all__ = ["Order", "Reply", "main"]
+
+PR_SET_PDEATHSIG = 1
+"""Option of prctl(2): the signal that a process gets when its parent dies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +121,17 @@ class _Remote:
 
 def main() -> None:
     """Serve one order, then end; whatever the agent raises ends the process."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed run leaves nothing behind
     line = _Line(os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb"))
     os.dup2(2, 1)  # an agent that prints does not speak to the run
     order: Order = line.hear()
     resource.setrlimit(resource.RLIMIT_AS, (order.memory_bytes, order.memory_bytes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (order.file_bytes, order.file_bytes))
-    from tirgym.benchmarks.leaderboard.entrants import agent_of
+    from tirgym.benchmarks.leaderboard.entrants import agent_of, seen_by
 
     agent, vocabulary = agent_of(order.agent, order.options, order.target.backend)
     start = backend(order.target.backend).start(load_workload(order.workload), order.target)
-    line.tell(op="ready", saw=getattr(agent, "saw", None))
+    line.tell(op="ready", saw=seen_by(agent))
     remote = _Remote(line, start, agent, line.hear())
     search = Search(
         start=start,

@@ -10,11 +10,12 @@ from typing import Any
 
 from tirgym.baselines.registry import AGENTS, in_space, make_agent
 from tirgym.benchmarks.leaderboard.record import Kind, Recipe, RecipeKind, Saw, SawWhat
-from tirgym.errors import InvalidValueError, MissingExtraError, UnknownNameError
+from tirgym.errors import InvalidValueError, MissingExtraError, UnknownNameError, UsageError
 from tirgym.harness.agent import Agent
 from tirgym.harness.vendor import LIBRARIES, has_call
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Workload
+from tirgym.kernels_suite.registry import load_kernel
 
 __all__ = [
     "CONTROL",
@@ -27,6 +28,7 @@ __all__ = [
     "entrant",
     "kind_of",
     "row_names",
+    "seen_by",
 ]
 
 CONTROL = "a/a"
@@ -134,6 +136,22 @@ def _options(words: list[str]) -> dict[str, Any]:
         except (ValueError, SyntaxError):
             made[key] = value
     return made
+
+
+def seen_by(agent: Agent) -> object:
+    """What `agent` says that it saw, as JSON values: its attribute `saw`, or the kernels that the
+    header of its checkpoint names; None if it says nothing."""
+    declared: object = getattr(agent, "saw", None)
+    player: Any = getattr(agent, "player", None)
+    header = getattr(player, "header", None)
+    if declared is not None or header is None:
+        return declared
+    try:
+        families = sorted({load_kernel(name).family for name in header.kernels})
+    except UsageError:
+        return {"what": SawWhat.UNKNOWN.value, "source": str(player.checkpoint)}
+    source = str(player.checkpoint)
+    return {"what": SawWhat.MODEL.value, "families": families, "source": source}
 
 
 def agent_of(

@@ -14,7 +14,7 @@ from typing import Any
 
 from tirgym.benchmarks.leaderboard.agent_process import Order
 from tirgym.benchmarks.leaderboard.apart import AgentApart
-from tirgym.benchmarks.leaderboard.entrants import Entrant, entrant
+from tirgym.benchmarks.leaderboard.entrants import Entrant, entrant, kind_of
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line
 from tirgym.benchmarks.leaderboard.recipes import recipe_of
 from tirgym.benchmarks.leaderboard.record import (
@@ -72,8 +72,8 @@ class Finished:
     record: Record
     done: int
     total: int
-    left_s: float
-    """wall seconds that the rest will take if it goes on like this"""
+    left_s: float | None
+    """wall seconds that the rest will take if it goes on like this; None before the first search"""
 
 
 def machine() -> Machine:
@@ -213,10 +213,29 @@ def run_board(
     known = {record.key for record in records}
     waiting = [key for key in plan.rows() if key not in known]
     rows = {label: entrant(label) for label in plan.agents}
-    began, total = time.monotonic(), len(known) + len(waiting)
+    total, clock = len(known) + len(waiting), _Clock(_searches(waiting))
     for number, (agent, uri, seed) in enumerate(waiting, 1):
         record = run_row(rows[agent], uri, seed, given)
         append_line(folder.records_path, record.to_json())
-        left_s = (time.monotonic() - began) / number * (len(waiting) - number)
+        left_s = clock.left_s(_searches(waiting[:number]))
         on_row(Finished(record, len(known) + number, total, left_s))
     return problems
+
+
+def _searches(keys: Sequence[tuple[str, str, int]]) -> int:
+    """Rows that take time; references answer at once."""
+    return sum(kind_of(agent) in (Kind.AGENT, Kind.PEER) for agent, _, _ in keys)
+
+
+class _Clock:
+    """How long `total` searches take, as far as can be seen."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._began = total, time.monotonic()
+
+    def left_s(self, done: int) -> float | None:
+        """Wall seconds for those that are left, None if none was done and some are left."""
+        if self._total == done:
+            return 0.0
+        elapsed = time.monotonic() - self._began
+        return elapsed / done * (self._total - done) if done else None

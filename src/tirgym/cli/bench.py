@@ -333,6 +333,8 @@ def _short(uri: str) -> str:
     return f"{path.rpartition('/')[2]}({shape})" if path else uri
 
 
-def _duration(seconds: float) -> str:
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "an unknown time"
     minutes = round(seconds / 60)
     return f"{seconds:.0f} s" if seconds < 120 else f"{minutes // 60} h {minutes % 60:02} min"

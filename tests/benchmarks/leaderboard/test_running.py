@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from boards import ADD, SUM, TARGET
 from fakes import FakeEvaluator
 
-from tirgym.benchmarks.leaderboard.entrants import entrant, row_names
+from tirgym.benchmarks.leaderboard import running
+from tirgym.benchmarks.leaderboard.entrants import Entrant, entrant, row_names, seen_by
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan
 from tirgym.benchmarks.leaderboard.record import Kind, Outcome, RecipeKind, SawWhat
 from tirgym.benchmarks.leaderboard.running import Conditions, Finished, run_board, run_row
 from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.harness.agent import Agent
 from tirgym.kernels_suite.registry import load_workload
 
 
@@ -93,6 +97,16 @@ def test_a_killed_board_goes_on_after_its_last_whole_line(
     assert len(problems) == 1  # half a line
 
 
+def test_the_time_left_counts_searches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 1.0, 10.0, 30.0])
+    monkeypatch.setattr(running.time, "monotonic", lambda: next(now))
+    clock = running._Clock(3)
+    assert clock.left_s(0) is None
+    assert clock.left_s(1) == 20.0
+    assert clock.left_s(2) == 15.0
+    assert clock.left_s(3) == 0.0
+
+
 def test_wrong_names_are_refused_before_anything_runs() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'beam'"):
         entrant("beem")
@@ -112,6 +126,25 @@ def test_rows_with_options_keep_their_label() -> None:
         "mcts",
         {"space": "macro", "batch": 4},
     )
+
+
+def test_a_checkpoint_saw_the_families_of_the_kernels_in_its_header() -> None:
+    def trained(*kernels: str) -> object:
+        player = SimpleNamespace(
+            header=SimpleNamespace(kernels=kernels), checkpoint="p.safetensors"
+        )
+        return seen_by(cast(Agent, SimpleNamespace(name="ppo-gnn", player=player)))
+
+    row = Entrant("ppo-gnn", "ppo-gnn", Kind.AGENT, {})
+    saw = row.saw(trained("matmul", "core-v0/add", "matmul_nt"))
+    assert (saw.what, saw.families, saw.source) == (
+        SawWhat.MODEL,
+        ("elementwise", "matmul"),
+        "p.safetensors",
+    )
+    assert not saw.admits("matmul")
+    assert saw.admits("softmax")
+    assert row.saw(trained("a_kernel_of_mine")).what is SawWhat.UNKNOWN
 
 
 def test_what_third_parties_do_not_say_is_unknown() -> None:
