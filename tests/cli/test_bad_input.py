@@ -53,6 +53,16 @@ CASES: dict[str, tuple[list[str], str]] = {
         ["optimize", "matmul", "--agent", "beam", "--space", "decision"],
         "primitive, macro, both",
     ),
+    "agent option": (
+        ["optimize", "matmul", "--option", "populaton=3"],
+        "did you mean 'population'",
+    ),
+    "agent option without value": (["optimize", "matmul", "--option", "batch"], "name=value"),
+    "agent option of a type": (["optimize", "matmul", "--option", "batch=x"], "a whole number"),
+    "agent without checkpoints": (
+        ["optimize", "matmul", "--agent", "beam", "--checkpoint", "{tmp}/p.safetensors"],
+        "option of agent beam 'checkpoint'",
+    ),
     "no trials": (["optimize", "matmul", "--trials", "0"], "at least 1"),
     "no seconds": (["optimize", "matmul", "--seconds", "0"], "positive"),
     "seconds": (["optimize", "matmul", "--seconds", "nan"], "positive"),
