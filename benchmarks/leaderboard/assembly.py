@@ -9,6 +9,7 @@ from typing import Any
 from tirgym.benchmarks.leaderboard.board import Board
 from tirgym.benchmarks.leaderboard.folder import BoardFolder
 from tirgym.benchmarks.leaderboard.report import board_of
+from tirgym.benchmarks.leaderboard.shipped import read_shipped
 from tirgym.benchmarks.leaderboard.verifying import admitted, read_verified
 from tirgym.benchmarks.leaderboard.winners import winners
 from tirgym.errors import InvalidValueError
@@ -35,7 +36,12 @@ def load_board(folder: BoardFolder) -> Board:
     known = {record.key for record in kept}
     verified = [v for v in verified if v.key[:3] in known]
     plan = folder.expected(kept)
-    return Board(plan, kept, verified, sessions, [*problems, *left_out, *more])
+    shipped, others = read_shipped(folder)
+    lines = [*problems, *left_out, *more, *others]
+    machine = kept[0].machine.fingerprint
+    return Board(
+        plan, kept, verified, sessions, lines, [s for s in shipped if s.machine == machine]
+    )
 
 
 def assembled(

@@ -10,6 +10,7 @@ import numpy as np
 
 from tirgym.benchmarks.leaderboard.folder import Plan
 from tirgym.benchmarks.leaderboard.record import Kind, Record
+from tirgym.benchmarks.leaderboard.shipped import Shipped
 from tirgym.benchmarks.leaderboard.statistics import Scores
 from tirgym.benchmarks.leaderboard.verdicts import Standing, Verified
 
@@ -58,6 +59,7 @@ class Board:
     verified: Sequence[Verified]
     sessions: int
     problems: Sequence[str] = ()
+    shipped: Sequence[Shipped] = ()
 
     @cached_property
     def _verdicts(self) -> Mapping[tuple[str, str, int, int], Verified]:

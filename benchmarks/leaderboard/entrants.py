@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from tirgym.baselines.registry import AGENTS, in_space, make_agent
@@ -146,11 +147,11 @@ def seen_by(agent: Agent) -> object:
     header = getattr(player, "header", None)
     if declared is not None or header is None:
         return declared
+    source = f"{Path(player.checkpoint).name} {header.weights[:12]}"
     try:
         families = sorted({load_kernel(name).family for name in header.kernels})
     except UsageError:
-        return {"what": SawWhat.UNKNOWN.value, "source": str(player.checkpoint)}
-    source = str(player.checkpoint)
+        return {"what": SawWhat.UNKNOWN.value, "source": source}
     return {"what": SawWhat.MODEL.value, "families": families, "source": source}
 
 

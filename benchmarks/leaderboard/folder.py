@@ -67,6 +67,7 @@ class BoardFolder:
         self.records_path = path / "records.jsonl"
         self.sessions_path = path / "sessions.jsonl"
         self.verified_path = path / "verified.jsonl"
+        self.shipped_path = path / "shipped.jsonl"
 
     def require(self) -> None:
         """Raise InvalidValueError unless a run has been here."""

@@ -32,8 +32,10 @@ from tirgym.kernels_suite.registry import load_workload
 
 __all__ = ["Job", "measure_apart", "measure_here", "other_shapes"]
 
-TIMEOUT_S = 600.0
-"""For each job of a session."""
+TIMEOUT_S = 1800.0
+"""For each job of a session, waits for other timings on the machine included."""
+ATTEMPTS = 2
+"""Processes that may die over one job before it counts as a crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +51,24 @@ class Job:
 def measure_apart(uri: str, target: Target, jobs: Sequence[Job], session: int) -> list[Session]:
     """One session of some recipes of one workload, in a fresh process.
 
-    A job whose process dies is a session with status CRASH or TIMEOUT; the others are not harmed.
+    A job whose process dies, twice, is a session with status CRASH or TIMEOUT; the others are not
+    harmed.
     """
     threads, limit_s = target.num_threads, TIMEOUT_S * len(jobs)
     arguments = (uri, target, tuple(jobs), session)
-    try:
-        found: list[Session] = call_apart(
-            measure_here, *arguments, num_threads=threads, timeout_s=limit_s
-        )
-    except (EvaluationError, TimeoutError) as error:
-        if len(jobs) > 1:
-            return [measure_apart(uri, target, [job], session)[0] for job in jobs]
-        status = Status.TIMEOUT if isinstance(error, TimeoutError) else Status.CRASH
-        return [_session(uri, target, jobs[0], session, status.value, message=str(error))]
-    return found
+    for _ in range(ATTEMPTS if len(jobs) == 1 else 1):
+        try:
+            found: list[Session] = call_apart(
+                measure_here, *arguments, num_threads=threads, timeout_s=limit_s
+            )
+        except (EvaluationError, TimeoutError) as error:
+            failure = error
+        else:
+            return found
+    if len(jobs) > 1:
+        return [measure_apart(uri, target, [job], session)[0] for job in jobs]
+    status = Status.TIMEOUT if isinstance(failure, TimeoutError) else Status.CRASH
+    return [_session(uri, target, jobs[0], session, status.value, message=str(failure))]
 
 
 def measure_here(uri: str, target: Target, jobs: Sequence[Job], session: int) -> list[Session]:

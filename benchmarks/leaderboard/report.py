@@ -55,6 +55,9 @@ strings ("16", "64"). Fields may be added within the format; none changes its me
                   speedup of the workload, as seen while searching
     control       {workloads: {URI: [ratio by session, …]}, geomean, low, high, worst: largest
                   |ratio - 1| of a workload's median} or null: the unscheduled program against itself
+    shipped       [{workload: URI, trials, wall_s, best_us, searches: {agent: wall_s}, ratios: {agent: x}}]:
+                  MetaSchedule with its own builder and runner, checked by nobody; beside it the mean
+                  wall seconds of a run of each searching row there, and how many times as fast it was
     winners       [{workload: URI, agent, seed, trials, speedup, start: {text, predicted_us, measured_us},
                   steps: [{transform, text: IR after it as TVMScript, predicted_us, changes: [sentence, …],
                   measured_us or null, speedup or null, gain: measured time before / after or null,
@@ -77,6 +80,7 @@ from tirgym.benchmarks.leaderboard.curves import curves_of, trials_to
 from tirgym.benchmarks.leaderboard.folder import plain
 from tirgym.benchmarks.leaderboard.ranking import ranking
 from tirgym.benchmarks.leaderboard.record import Kind, Saw, SawWhat
+from tirgym.benchmarks.leaderboard.shipped import Shipped
 from tirgym.benchmarks.leaderboard.statistics import (
     fast_p,
     improvement,
@@ -142,6 +146,7 @@ def board_of(board: Board, winners: Sequence[dict[str, Any]] = ()) -> dict[str, 
             "curves": curves_of(board),
             "trials_to": trials_to(board),
             "control": _control(board),
+            "shipped": [_shipped(board, row) for row in board.shipped],
             "winners": list(winners),
         }
     )
@@ -263,6 +268,16 @@ def _cells(board: Board) -> Iterator[dict[str, Any]]:
             "outcome": record.outcome.value if record else None,
             "message": record.message if record else "",
         }
+
+
+def _shipped(board: Board, row: Shipped) -> dict[str, Any]:
+    here = [r for r in board.records if r.workload == row.workload and r.curve]
+    times: dict[str, list[float]] = {}
+    for record in here:
+        times.setdefault(record.agent, []).append(record.used.wall_s)
+    searches = {agent: statistics.fmean(values) for agent, values in times.items()}
+    ratios = {agent: row.wall_s / wall_s for agent, wall_s in searches.items() if wall_s > 0.0}
+    return {**asdict(row), "searches": searches, "ratios": ratios}
 
 
 def _share(floor_us: float | None, best_us: float | None) -> float | None:

@@ -27,6 +27,7 @@ from tirgym.benchmarks.leaderboard.record import (
     Record,
     Used,
 )
+from tirgym.errors import EvaluationError
 from tirgym.harness.agent import Budget, Candidate
 from tirgym.harness.backend import backend
 from tirgym.harness.evaluation import Evaluation
@@ -204,7 +205,8 @@ def run_board(
 ) -> list[str]:
     """Run what the plan of `folder` lacks; answers the problems of the lines that are there.
 
-    Killed at any moment and called again, it goes on after the last whole line.
+    Killed at any moment and called again, it goes on after the last whole line. A row whose
+    measurement fails, as opposed to its agent, is a problem, and is run by the next call.
     """
     plan = folder.plan()
     if plan is None:
@@ -215,7 +217,11 @@ def run_board(
     rows = {label: entrant(label) for label in plan.agents}
     total, clock = len(known) + len(waiting), _Clock(_searches(waiting))
     for number, (agent, uri, seed) in enumerate(waiting, 1):
-        record = run_row(rows[agent], uri, seed, given)
+        try:
+            record = run_row(rows[agent], uri, seed, given)
+        except EvaluationError as error:
+            problems.append(f"{agent} on {uri}, seed {seed}: not run, try again: {error}")
+            continue
         append_line(folder.records_path, record.to_json())
         left_s = clock.left_s(_searches(waiting[:number]))
         on_row(Finished(record, len(known) + number, total, left_s))
@@ -230,12 +236,13 @@ def _searches(keys: Sequence[tuple[str, str, int]]) -> int:
 class _Clock:
     """How long `total` searches take, as far as can be seen."""
 
-    def __init__(self, total: int) -> None:
-        self._total, self._began = total, time.monotonic()
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._total, self._clock, self._began = total, clock, clock()
 
     def left_s(self, done: int) -> float | None:
         """Wall seconds for those that are left, None if none was done and some are left."""
         if self._total == done:
             return 0.0
-        elapsed = time.monotonic() - self._began
-        return elapsed / done * (self._total - done) if done else None
+        if not done:
+            return None
+        return (self._clock() - self._began) / done * (self._total - done)

@@ -101,6 +101,7 @@ def _lines(board: Values) -> Iterator[str]:
     yield from _by_workload(board)
     yield from _control(board)
     yield from _trials_to(board)
+    yield from _shipped(board)
     yield "## Protocol"
     yield ""
     for sentence in board["protocol"]:
@@ -175,6 +176,29 @@ def _control(board: Values) -> Iterator[str]:
         f"({control['low']:.4f} to {control['high']:.4f} over workloads); the worst is off by "
         f"{control['worst']:.2%}."
     )
+
+
+def _shipped(board: Values) -> Iterator[str]:
+    if not board["shipped"]:
+        return
+    labels = {workload["uri"]: workload["label"] for workload in board["workloads"]}
+    names = sorted({name for row in board["shipped"] for name in row["searches"]})
+    yield from ("## Wall seconds of MetaSchedule as it ships, and of our runs", "")
+    rows = [
+        [
+            labels.get(row["workload"], row["workload"]),
+            str(row["trials"]),
+            _number(row["wall_s"], 0),
+            *(_times(row["searches"].get(name), row["ratios"].get(name)) for name in names),
+        ]
+        for row in board["shipped"]
+    ]
+    yield from _table(("workload", "trials", "as shipped", *names), rows)
+    yield ""
+
+
+def _times(wall_s: float | None, ratio: float | None) -> str:
+    return "" if wall_s is None or ratio is None else f"{wall_s:.0f} ({ratio:.1f}x)"
 
 
 def _trials_to(board: Values) -> Iterator[str]:

@@ -116,13 +116,15 @@ def _missing(folder: BoardFolder, records: Sequence[Record]) -> Iterator[Verifie
 def admitted(records: Sequence[Record], machine: str) -> tuple[list[Record], list[str]]:
     """Records that can stand on one board of `machine`, and a line for each group that cannot.
 
-    A board has one machine, one target (threads included) and one list of trial counts: those of
-    the first record that fits.
+    A board has one machine, one target (threads included) and one list of trial counts: those that
+    most of its records have.
     """
+    here = [(r.target, r.trials) for r in records if r.machine.fingerprint == machine]
+    usual = Counter(here).most_common(1)[0][0] if here else None
     kept: list[Record] = []
     refused: Counter[str] = Counter()
     for record in records:
-        reason = _refusal(record, machine, kept[0] if kept else None)
+        reason = _refusal(record, machine, usual)
         if reason:
             refused[reason] += 1
         else:
@@ -130,18 +132,16 @@ def admitted(records: Sequence[Record], machine: str) -> tuple[list[Record], lis
     return kept, [f"{number} left out: {reason}" for reason, number in refused.items()]
 
 
-def _refusal(record: Record, machine: str, first: Record | None) -> str:
-    if record.machine.fingerprint != machine:
+def _refusal(record: Record, machine: str, usual: tuple[Target, tuple[int, ...]] | None) -> str:
+    if usual is None or record.machine.fingerprint != machine:
         theirs = f"{record.machine.cpu}, {record.machine.fingerprint}"
         return f"recorded on other hardware ({theirs}; here {machine}); run and verify it there"
-    problem = _unknown(record.workload)
-    if problem:
-        return problem
-    if first is not None and record.target != first.target:
-        return f"recorded for {record.target}; this board is for {first.target}"
-    if first is not None and record.trials != first.trials:
-        return f"answers at trials {record.trials}; this board has {first.trials}"
-    return ""
+    target, trials = usual
+    if record.target != target:
+        return f"recorded for {record.target}; this board is for {target}"
+    if record.trials != trials:
+        return f"answers at trials {record.trials}; this board has {trials}"
+    return _unknown(record.workload)
 
 
 @lru_cache(maxsize=1024)

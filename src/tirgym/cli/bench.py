@@ -79,6 +79,15 @@ def run_command(
         float | None,
         typer.Option("--seconds", help="Time limit of one search.", show_default="none"),
     ] = None,
+    shipped: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shipped",
+            metavar="KERNEL",
+            help="Also take the wall time of MetaSchedule as it ships there; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     backend: BackendOption = None,
     arch: ArchOption = None,
     threads: ThreadsOption = None,
@@ -90,6 +99,7 @@ def run_command(
     if seconds is not None and not 0 < seconds < float("inf"):
         raise InvalidValueError("--seconds", seconds, "a positive number of seconds")
     uris = _workloads(suite, workload)
+    apart = tuple(named_workload(name).uri for name in shipped or ())
     sys.path.append(os.getcwd())  # an installed command, unlike python -m, does not look there
 
     from tirgym.benchmarks.leaderboard.entrants import entrant
@@ -116,6 +126,10 @@ def run_command(
                 note(f"{row.done} of {row.total}: {text}, seed {row.record.seed}; {left} left")
 
         problems = run_board(folder, given, tell)
+        if apart:
+            from tirgym.benchmarks.leaderboard.shipped import run_shipped
+
+            run_shipped(folder, apart, counts[-1], note)
         records, _ = folder.records()
     _problems(problems)
     if json:

@@ -22,7 +22,9 @@ from tirgym.benchmarks.leaderboard.record import (
     Record,
     Saw,
     SawWhat,
+    Used,
 )
+from tirgym.benchmarks.leaderboard.shipped import run_shipped
 from tirgym.benchmarks.leaderboard.tables import markdown, ranking_csv, workloads_csv, write_report
 from tirgym.benchmarks.leaderboard.verifying import verify_board
 from tirgym.errors import InvalidValueError
@@ -168,6 +170,33 @@ def test_profiles_and_improvement(board: dict[str, Any]) -> None:
     better = board["improvement"]["4"]["beam"]["mcts"]
     assert better["value"] == 1.0
     assert better["value"] + board["improvement"]["4"]["mcts"]["beam"]["value"] == 1.0
+
+
+def test_metaschedule_as_shipped_stands_beside_the_time_of_our_runs(tmp_path: Path) -> None:
+    folder = BoardFolder(tmp_path)
+    for seed, wall_s in ((0, 10.0), (1, 30.0)):
+        append_line(
+            folder.records_path, run("beam", ADD, seed, STEP, used=Used(wall_s=wall_s)).to_json()
+        )
+    asked: list[tuple[str, int]] = []
+
+    def tune(uri: str, trials: int) -> tuple[float, float | None]:
+        asked.append((uri, trials))
+        return 100.0, 5.0
+
+    for _ in range(2):  # the second finds its line
+        run_shipped(folder, [ADD], 4, tune=tune)
+    assert asked == [(ADD, 4)]
+    (found,) = assembled(folder, steps=False)["shipped"]
+    assert (found["wall_s"], found["searches"], found["ratios"]) == (
+        100.0,
+        {"beam": 20.0},
+        {"beam": 5.0},
+    )
+    assert "| add | 4 | 100 | 20 (5.0x) |" in markdown(assembled(folder, steps=False))
+    with folder.shipped_path.open("a") as file:
+        file.write("{}\n")
+    assert any("shipped" in problem for problem in assembled(folder, steps=False)["problems"])
 
 
 def test_the_winner_of_a_workload_is_told_step_by_step(board: dict[str, Any]) -> None:

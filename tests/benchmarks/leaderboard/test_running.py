@@ -10,12 +10,11 @@ import pytest
 from boards import ADD, SUM, TARGET
 from fakes import FakeEvaluator
 
-from tirgym.benchmarks.leaderboard import running
 from tirgym.benchmarks.leaderboard.entrants import Entrant, entrant, row_names, seen_by
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan
 from tirgym.benchmarks.leaderboard.record import Kind, Outcome, RecipeKind, SawWhat
-from tirgym.benchmarks.leaderboard.running import Conditions, Finished, run_board, run_row
-from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.benchmarks.leaderboard.running import Conditions, Finished, _Clock, run_board, run_row
+from tirgym.errors import EvaluationError, InvalidValueError, UnknownNameError
 from tirgym.harness.agent import Agent
 from tirgym.kernels_suite.registry import load_workload
 
@@ -97,14 +96,25 @@ def test_a_killed_board_goes_on_after_its_last_whole_line(
     assert len(problems) == 1  # half a line
 
 
-def test_the_time_left_counts_searches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter([0.0, 1.0, 10.0, 30.0])
-    monkeypatch.setattr(running.time, "monotonic", lambda: next(now))
-    clock = running._Clock(3)
+def test_the_time_left_is_that_of_the_searches_that_are_left() -> None:
+    now = iter([0.0, 10.0, 30.0])
+    clock = _Clock(3, lambda: next(now))
     assert clock.left_s(0) is None
     assert clock.left_s(1) == 20.0
     assert clock.left_s(2) == 15.0
     assert clock.left_s(3) == 0.0
+
+
+def test_a_row_that_cannot_be_measured_does_not_end_the_board(tmp_path: Path) -> None:
+    def broken(target: object, seed: int) -> FakeEvaluator:
+        raise EvaluationError("the lock was not free in time")
+
+    folder = BoardFolder(tmp_path)
+    folder.save_plan(Plan(("beam", "noop"), (ADD,), (2,), (0,)))
+    problems = run_board(folder, Conditions(TARGET, (2,), make_evaluator=broken))
+    assert [r.agent for r in folder.records()[0]] == ["noop"]
+    assert len(problems) == 1
+    assert "the lock was not free in time" in problems[0]
 
 
 def test_wrong_names_are_refused_before_anything_runs() -> None:
@@ -130,9 +140,8 @@ def test_rows_with_options_keep_their_label() -> None:
 
 def test_a_checkpoint_saw_the_families_of_the_kernels_in_its_header() -> None:
     def trained(*kernels: str) -> object:
-        player = SimpleNamespace(
-            header=SimpleNamespace(kernels=kernels), checkpoint="p.safetensors"
-        )
+        header = SimpleNamespace(kernels=kernels, weights="0123456789abcdef")
+        player = SimpleNamespace(header=header, checkpoint="/home/me/p.safetensors")
         return seen_by(cast(Agent, SimpleNamespace(name="ppo-gnn", player=player)))
 
     row = Entrant("ppo-gnn", "ppo-gnn", Kind.AGENT, {})
@@ -140,7 +149,7 @@ def test_a_checkpoint_saw_the_families_of_the_kernels_in_its_header() -> None:
     assert (saw.what, saw.families, saw.source) == (
         SawWhat.MODEL,
         ("elementwise", "matmul"),
-        "p.safetensors",
+        "p.safetensors 0123456789ab",
     )
     assert not saw.admits("matmul")
     assert saw.admits("softmax")
