@@ -22,7 +22,7 @@ else {
   }
   // A bar to the right if the first is faster, to the left if the second is.
   function bar({value, low, high}, reach) {
-    const width = 160, at = (v) => width / 2 * (1 + Math.log(v) / reach);
+    const width = 120, at = (v) => width / 2 * (1 + Math.log(v) / reach);
     const box = draw("svg", {class: "bar", width, height: 16, "aria-hidden": "true"}, draw("line", {class: "one", x1: width / 2, x2: width / 2, y1: 0, y2: 16}));
     if (!known(value)) return box;
     const [from, to] = [Math.min(at(value), width / 2), Math.max(at(value), width / 2)];
@@ -34,16 +34,18 @@ else {
   function byWorkload() {
     const ratios = new Map(told.workload_table.map(({workload, cells}) => [workload, ratioOf(cells[trials])]));
     const reach = Math.max(0.1, ...[...ratios.values()].flatMap(({low, high}) => known(low) ? [Math.abs(Math.log(low)), Math.abs(Math.log(high))] : [])) * 1.05;
-    const speedup = (name, id) => ({name: id, head: name, number: true, value: ({cells}) => cells[trials][name].speedup, cell: ({cells}) => {
-      const {speedup, verified, runs} = cells[trials][name];
-      return [known(speedup) ? times(speedup) : "none", verified < runs ? make("span", {class: "bad"}, ` ${verified}/${runs}`) : ""];
-    }});
+    const speedup = (name, id) => ({name: id, head: name, number: true, value: ({cells}) => cells[trials][name].speedup,
+      kind: ({workload, cells}) => known(cells[trials][name].speedup) ? "" : standingOf(workload, name, trials) === STANDINGS.not_applicable ? "quiet" : "bad",
+      cell: ({workload, cells}) => {
+        const {speedup, verified, runs} = cells[trials][name];
+        if (!known(speedup)) return standingOf(workload, name, trials);
+        return [times(speedup), verified < runs ? make("span", {class: "bad"}, ` ${verified}/${runs}`) : ""];
+      }});
     const columns = [
-      {name: "workload", head: "workload", head_cell: true, value: ({workload}) => workloads.get(workload).label, cell: ({workload}) => kernelLink(workload)},
-      {name: "family", head: "family", value: ({workload}) => workloads.get(workload).family},
-      speedup(first, "one"), speedup(second, "two"),
+      {name: "workload", head: "workload", head_cell: true, value: ({workload}) => workloads.get(workload).label, cell: ({workload}) => [kernelLink(workload), make("span", {class: "why"}, workloads.get(workload).family)]},
       {name: "ratio", head: "first / second", number: true, title: "speedup of the first / speedup of the second", value: ({workload}) => ratios.get(workload).value, cell: ({workload}) => times(ratios.get(workload).value)},
-      {name: "bar", head: "← second faster · first faster →", value: null, cell: ({workload}) => bar(ratios.get(workload), reach)},
+      {name: "bar", head: "◂ second · first ▸", title: "who is faster, and the range over seeds", value: null, cell: ({workload}) => bar(ratios.get(workload), reach)},
+      speedup(first, "one"), speedup(second, "two"),
     ];
     show("workloads", table(columns, told.workload_table, {name: "By workload", sort: "ratio"}).node,
       make("p", {class: "quiet"}, "Geometric means over the verified seeds; the thin line is the range over seeds. 2/3: two of three runs are verified."));

@@ -130,7 +130,7 @@
 
   let trials = radios("trials", trialOptions, mostTrials, (value) => { trials = value; refresh(); });
   const agentsTable = table(...agentTable(), {name: "Agents", sort: "speedup"});
-  const answersTable = table(answerColumns, answers(), {name: "Every answer", sort: "speedup", empty: "no answer matches"});
+  const answersTable = table(answerColumns.filter(({name, value}) => name !== "reason" || told.cells.some(value)), answers(), {name: "Every answer", sort: "speedup", empty: "no answer matches"});
   element("find").addEventListener("input", () => answersTable.set(answers()));
   const chart = lineChart(bestChart(told.curves, players.map((agent) => agent.name)));
   show("agents", agentsTable.node);

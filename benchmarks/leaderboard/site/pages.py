@@ -67,19 +67,21 @@ def page_names(board: Values) -> dict[str, str]:
 def _pages(board: Values) -> Iterator[tuple[str, str]]:
     told = {**board, "pages": page_names(board)}
     suite = board["suite"]
-    curves = {"curves": {name: told["curves"][name] for name in ("n", "agents")}}
-    unverified = [_short(cell) for cell in board["cells"] if _is_marked(cell)]
+    more = {
+        "curves": {name: told["curves"][name] for name in ("n", "agents")},
+        "unverified": [_short(cell) for cell in board["cells"] if _is_marked(cell)],
+    }
     yield (
         "index.html",
         _page(
             f"Leaderboard of {suite}",
             "ranking",
-            {**_part(told, *_RANKING), **curves, "unverified": unverified},
+            {**_part(told, *_RANKING), **more},
         ),
     )
     yield (
         "compare.html",
-        _page(f"Two agents on {suite}", "compare", {**_part(told, *_COMPARED), **curves}),
+        _page(f"Two agents on {suite}", "compare", {**_part(told, *_COMPARED), **more}),
     )
     for workload in board["workloads"]:
         name = told["pages"][workload["uri"]]

@@ -18,9 +18,9 @@
   const estimate = (name, head, title) => ({name, head, title, number: true, value: (row) => row[name].value,
     cell: (row) => [make("span", {}, times(row[name].value)), " ", make("span", {class: "quiet"}, spread(row[name]))]});
   const share = (p) => number(`fast_${p}`, `fast_${p}`, `share of runs verified and more than ${p} times as fast as the unscheduled program`, (row) => row.fast_p[p], percent);
-  const others = [...new Set(Object.values(told.rankings).flat().flatMap((row) => Object.keys(row.against)))];
+  const others = [...new Set(Object.values(told.rankings).flat().flatMap((row) => Object.keys(row.against).filter((other) => row.against[other])))];
   others.sort((a, b) => (b === "naive") - (a === "naive"));
-  const against = (other) => ({name: `x-${other}`, head: `× ${other}`, number: true, value: (row) => row.against[other]?.geomean ?? null,
+  const against = (other) => ({name: `x-${other}`, head: `×\u00a0${other}`, number: true, value: (row) => row.against[other]?.geomean ?? null,
     title: other === "naive" ? "times as fast as the unscheduled program, geometric mean" : `times as fast as ${other}, geometric mean over the workloads where it has verified numbers`,
     cell: (row) => {
       const found = row.against[other];
@@ -53,7 +53,7 @@
       number("tokens", "tokens", "of a language model", (row) => row.tokens, count, true), number("wall_s", "wall time", "of a search", (row) => row.wall_s, seconds, true)]],
   };
   function picture(scale) {
-    return {name: "interval", head: "95 % interval", value: null, cell: (row) => whisker(row.geomean.value, row.geomean.low, row.geomean.high, scale, agents.get(row.agent).colour)};
+    return {name: "interval", head: "interval", title: "95 % interval of the geometric mean", value: null, cell: (row) => whisker(row.geomean.value, row.geomean.low, row.geomean.high, scale, agents.get(row.agent).colour)};
   }
   const rank = {name: "rank", head: "#", number: true, up: true, value: (row) => row.rank};
   const agentColumn = {name: "agent", head: "agent", head_cell: true, value: (row) => row.agent, cell: (row) => {
@@ -82,10 +82,7 @@
     show("improvement", make("div", {class: "scroll", role: "region", tabindex: "0", "aria-label": "Probability of improvement"},
       make("table", {class: "matrix"}, make("thead", {}, head), make("tbody", {}, ...lines))));
   }
-  function marked(uri, name) {
-    const found = told.unverified.find((cell) => cell.workload === uri && cell.agent === name && String(cell.trials) === trials && cell.standing !== "verified");
-    return found ? STANDINGS[found.standing] : "";
-  }
+  const marked = (uri, name) => standingOf(uri, name, trials);
   const ratio = (row, name) => {
     const cells = row.cells[trials], base = element("against").value, cell = cells[name];
     if (base === "roofline") return cell.roofline;

@@ -52,6 +52,11 @@ function swatch(agent) {
     draw("line", {x1: 1, x2: 21, y1: 5, y2: 5, "stroke-dasharray": DASHES[agent.dash]}));
 }
 const STANDINGS = {failed: "failed", missing: "no record", unmeasured: "not measured", not_applicable: "has none"};
+// What stands for the missing number of an agent on a workload, "" if all that was asked for is verified.
+function standingOf(uri, name, trials) {
+  const found = told.unverified.find((cell) => cell.workload === uri && cell.agent === name && String(cell.trials) === trials && cell.standing !== "verified");
+  return found ? STANDINGS[found.standing] : "";
+}
 
 // -- what is chosen, in the fragment of the address so that a link keeps it ------------------------------
 const chosen = new URLSearchParams(location.hash.slice(1));
