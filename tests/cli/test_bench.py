@@ -51,6 +51,15 @@ def test_verify_and_report(cli: Cli, board: Path) -> None:
     assert told["counts"]["verified"] == 4
 
 
+def test_report_writes_a_website(cli: Cli, board: Path, tmp_path: Path) -> None:
+    assert cli("bench", "verify", board, "--sessions", "2").code == 0
+    report = cli("bench", "report", board, "--no-steps", "--site", tmp_path / "site", "--json")
+    assert report.code == 0, report.err
+    pages = {"index.html", "compare.html", "kernels/add.html"}
+    assert {str(tmp_path / "site" / page) for page in pages} < set(report.json()["files"])
+    assert "beam" in (tmp_path / "site" / "index.html").read_text()
+
+
 def test_an_answer_that_does_not_reproduce_is_named_and_the_exit_code_says_so(
     cli: Cli, board: Path
 ) -> None:

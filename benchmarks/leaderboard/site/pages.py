@@ -146,5 +146,5 @@ def _hash(text: str) -> str:
 
 def _embedded(data: Values) -> str:
     """JSON that no HTML parser can see an end of its element in."""
-    text = json.dumps(data, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

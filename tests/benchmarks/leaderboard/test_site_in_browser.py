@@ -91,6 +91,7 @@ def test_a_persons_path_from_the_ranking_to_a_kernel_and_to_two_agents(page: Any
 
     press(page, "#workloads tbody a", "matmul")
     assert page.title == "matmul on core-v0"
+    assert "m=250, n=264, k=240" in all_of(page, "#facts dd")
     assert "evolutionary, seed 0" in all_of(page, "#trace-said")[0]
     press(page, "#trace button.link", "Vectorize")
     WebDriverWait(page, 10).until(lambda _: all_of(page, "#steps details[open] ins"))
