@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,10 +11,10 @@ from typing import Any, Self
 import numpy as np
 
 from tirgym.errors import IllegalTransformError, InvalidValueError, UnknownNameError, UsageError
-from tirgym.harness.account import account, has_account
 from tirgym.harness.agent import Agent, Budget, Candidate
 from tirgym.harness.backend import backend as load_backend
 from tirgym.harness.cost import CostModel
+from tirgym.harness.decision_log import DecisionLog, Event
 from tirgym.harness.evaluation import Evaluation, Level
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.hardware import compiler_versions
@@ -30,43 +28,11 @@ from tirgym.harness.verification import Verdict, verify_best
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Array, Kernel, Workload
 
-__all__ = ["CompileHarness", "Event"]
-
-_PROFILES_KEPT = 256
+__all__ = ["CompileHarness"]
 
 ROLLS_BACK = FATAL | {Status.ILLEGAL, Status.COMPILE_ERROR, Status.INCOMPLETE}
 """Verdicts that send the harness back to the newest program that passed. Programs that are right
 but slow, noisy or suspiciously fast stay: a half-way state of a good schedule can be slow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One entry of the decision log."""
-
-    number: int
-    action: str
-    """load, transform, evaluate, snapshot, rollback or search"""
-    subject: str
-    """the transform, workload, snapshot or agent"""
-    verdict: str
-    """ok, illegal, interrupted, or the status of an evaluation"""
-    ir_key: str
-    """of the current program afterwards"""
-    elapsed_ms: float
-    """wall time of the action"""
-    message: str = ""
-    """why it was refused or did not pass"""
-    change: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """figures of the account (see `account`) that the action changed: before, after"""
-    code_key: str = ""
-    latency_us: float | None = None
-    speedup: float | None = None
-    phases_s: Mapping[str, float] = field(default_factory=dict)
-    """wall seconds of an evaluation by phase"""
-
-    def to_json(self) -> str:
-        """One line of JSON with sorted keys."""
-        return json.dumps(asdict(self), sort_keys=True)
 
 
 class CompileHarness:
@@ -96,15 +62,13 @@ class CompileHarness:
         self.backend = load_backend(backend)
         self.target = self.backend.target(arch, num_threads)
         self.vocabulary = vocabulary or default_vocabulary(backend)
-        self.history: list[Event] = []
         self._store, self._evaluator, self._owns_evaluator = store, evaluator, evaluator is None
         self._cost = cost
         self._start: Program | None = None
         self._program: Program | None = None
         self._good: Program | None = None
         self._snapshots: dict[str, Program] = {}
-        self._profiles: dict[int, tuple[Program, dict[str, float]]] = {}
-        """by identity, which the program beside it keeps its own"""
+        self._events = DecisionLog(lambda: self.cost)
 
     # -- what is loaded ---------------------------------------------------------------------
 
@@ -117,6 +81,11 @@ class CompileHarness:
     def start(self) -> Program:
         """The unscheduled program."""
         return self._loaded(self._start)
+
+    @property
+    def history(self) -> list[Event]:
+        """The decision log."""
+        return self._events.events
 
     @property
     def cost(self) -> CostModel:
@@ -284,8 +253,7 @@ class CompileHarness:
 
     def save_history(self, path: str | Path) -> None:
         """Write the decision log as JSON lines."""
-        text = "".join(event.to_json() + "\n" for event in self.history)
-        Path(path).write_text(text, encoding="utf-8")
+        self._events.save(path)
 
     def close(self) -> None:
         """End the evaluator that this harness made."""
@@ -340,39 +308,7 @@ class CompileHarness:
         before: Program | None = None,
         evaluation: Evaluation | None = None,
     ) -> None:
-        measured = evaluation.measurement if evaluation else None
-        self.history.append(
-            Event(
-                number=len(self.history),
-                action=action,
-                subject=subject,
-                verdict=verdict,
-                ir_key=self.program.ir_key,
-                elapsed_ms=(time.perf_counter() - began) * 1e3,
-                message=message or (evaluation.message if evaluation else ""),
-                change=self._change(before) if before is not None else {},
-                code_key=evaluation.code_key if evaluation else "",
-                latency_us=measured.latency_us if measured else None,
-                speedup=measured.speedup if measured else None,
-                phases_s=asdict(evaluation.phases) if evaluation else {},
-            )
-        )
-
-    def _change(self, before: Program) -> dict[str, tuple[float, float]]:
-        old, new = self._profile(before), self._profile(self.program)
-        return {name: (old[name], new[name]) for name in old if old[name] != new[name]}
-
-    def _profile(self, program: Program) -> dict[str, float]:
-        """The account of `program` where its backend has one, predicted time and steps."""
-        kept = self._profiles.get(id(program))
-        if kept is None:
-            if len(self._profiles) >= _PROFILES_KEPT:
-                self._profiles.clear()
-            figures = dict(account(program).values) if has_account(program) else {}
-            figures["predicted_us"] = self.cost.predict_us(program)
-            figures["steps"] = float(len(program.steps))
-            kept = self._profiles[id(program)] = program, figures
-        return kept[1]
+        self._events.add(action, subject, verdict, began, self.program, message, before, evaluation)
 
 
 def _workload(
