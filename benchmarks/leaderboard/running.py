@@ -35,7 +35,7 @@ from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.hardware import compiler_versions, cpu_model, fingerprint
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.program import Program
-from tirgym.harness.search_run import SearchRun, Trial
+from tirgym.harness.search_run import SearchRun, Stopped, Trial
 from tirgym.harness.static_cost import StaticCostModel
 from tirgym.harness.store import PROTOCOL_VERSION
 from tirgym.harness.target import Target
@@ -127,7 +127,8 @@ def _search(
         vocabulary = default_vocabulary(target.backend)
         run = SearchRun(start, vocabulary, StaticCostModel(), evaluator, budget, seed)
         began = time.monotonic()
-        run.run(player)
+        if run.run(player) is Stopped.INTERRUPTED:
+            raise KeyboardInterrupt  # half a run is no run
         wall_s = time.monotonic() - began
         answers = [
             _answer(trials, run.trials, start, evaluator, player.schedules)

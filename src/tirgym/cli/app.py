@@ -17,12 +17,7 @@ from typer.core import TyperGroup
 
 from tirgym import settings
 from tirgym.cli.baseline import baseline_command
-from tirgym.cli.bench import (
-    report_command,
-    run_command,
-    submission_command,
-    verify_board_command,
-)
+from tirgym.cli.bench import report_command, run_command, verify_board_command
 from tirgym.cli.catalog import list_command
 from tirgym.cli.checks import lint_command, selftest_command
 from tirgym.cli.doctor import doctor_command
@@ -35,6 +30,7 @@ from tirgym.cli.search import optimize_command
 from tirgym.cli.show import show_command
 from tirgym.cli.store import record_command
 from tirgym.cli.store_file import export_store_command, store_command
+from tirgym.cli.submission import submission_command
 from tirgym.cli.traces import compare_command, replay_command, verify_command
 from tirgym.cli.train import policy_command
 from tirgym.errors import TirgymError, UnknownNameError, UsageError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,8 @@ from tirgym.cli.output import (
     print_table,
     progress_bar,
     result_console,
+    say_all,
+    short_workload,
     working,
 )
 from tirgym.cli.subject import chosen_target, named_workload
@@ -26,15 +29,16 @@ from tirgym.errors import InvalidValueError, UnknownNameError
 if TYPE_CHECKING:
     from tirgym.benchmarks.leaderboard.folder import BoardFolder
     from tirgym.benchmarks.leaderboard.running import Finished
-    from tirgym.benchmarks.leaderboard.submission import Row
     from tirgym.benchmarks.leaderboard.verdicts import Verified
     from tirgym.benchmarks.leaderboard.verifying import Step
 
-__all__ = ["report_command", "run_command", "submission_command", "verify_board_command"]
+__all__ = ["report_command", "run_command", "verify_board_command"]
 
-DEFAULT_AGENTS = (
-    "a/a", "noop", "default", "vendor-numpy", "random", "greedy", "beam", "evolutionary", "mcts",
-)  # fmt: skip
+DEFAULT_AGENTS = {
+    "a/a": "", "noop": "", "default": "", "vendor-numpy": "", "vendor-torch": "torch",
+    "metaschedule": "xgboost", "random": "", "greedy": "", "beam": "", "evolutionary": "", "mcts": "",
+}  # fmt: skip
+"""Rows of a board, and the package that some need."""
 SESSIONS = 3
 
 BoardArgument = Annotated[
@@ -56,7 +60,7 @@ def run_command(
             metavar="NAME,…",
             help="Rows: a/a, noop, default, vendor-numpy, vendor-torch, metaschedule, agents of the "
             "agent table, package.module:Class; options follow a name as NAME,OPTION=VALUE.",
-            show_default=",".join(DEFAULT_AGENTS),
+            show_default="all but trained policies, as far as installed",
         ),
     ] = None,
     suite: Annotated[
@@ -94,7 +98,7 @@ def run_command(
     json: JsonFlag = False,
 ) -> None:
     """Run agents on workloads at equal budgets; goes on where it was killed."""
-    labels = _labels(agents or DEFAULT_AGENTS)
+    labels = _labels(agents or _installed(DEFAULT_AGENTS))
     counts = _trial_counts(trials)
     if seconds is not None and not 0 < seconds < float("inf"):
         raise InvalidValueError("--seconds", seconds, "a positive number of seconds")
@@ -117,7 +121,7 @@ def run_command(
         folder.save_plan(plan if before is None else before.merged(plan))
 
         def tell(row: Finished) -> None:
-            text = f"{row.record.agent} on {_short(row.record.workload)}"
+            text = f"{row.record.agent} on {short_workload(row.record.workload)}"
             advance(row.done, row.total, f"{text}, {_duration(row.left_s)} left")
             if row.record.message:
                 note(f"{text}, seed {row.record.seed}: {row.record.outcome}: {row.record.message}")
@@ -131,7 +135,7 @@ def run_command(
 
             run_shipped(folder, apart, counts[-1], note)
         records, _ = folder.records()
-    _problems(problems)
+    say_all(problems)
     if json:
         outcomes = [record.outcome.value for record in records]
         told = {name: outcomes.count(name) for name in sorted(set(outcomes))}
@@ -155,14 +159,14 @@ def verify_board_command(
     with board.writing(), progress_bar("bench verify") as advance:
 
         def tell(step: Step) -> None:
-            text = f"session {step.session + 1} of {sessions}, {_short(step.workload)}"
+            text = f"session {step.session + 1} of {sessions}, {short_workload(step.workload)}"
             advance(step.done, step.total, f"{text}, {_duration(step.left_s)} left")
             if not sys.stderr.isatty():
                 left = _duration(step.left_s)
                 note(f"{step.done} of {step.total}: {text}; {left} left")
 
         found = verify_board(board, sessions, tell)
-    _problems(found.problems)
+    say_all(found.problems)
     bad = [v for v in found.verified if v.reason and v.standing != "not_applicable"]
     if json:
         standings = [v.standing.value for v in found.verified]
@@ -180,7 +184,10 @@ def verify_board_command(
         print_table(
             "",
             ("agent", "workload", ">seed", ">trials", "standing", "why"),
-            [(v.agent, _short(v.workload), v.seed, v.trials, v.standing, v.reason) for v in bad],
+            [
+                (v.agent, short_workload(v.workload), v.seed, v.trials, v.standing, v.reason)
+                for v in bad
+            ],
         )
         good = sum(v.standing == "verified" for v in found.verified)
         result_console().print(f"{good} of {counted(len(found.verified), 'answer')} verified")
@@ -223,7 +230,7 @@ def report_command(
         from tirgym.benchmarks.leaderboard.site import write_site
 
         files += write_site(made, site)
-    _problems(made["problems"])
+    say_all(made["problems"])
     if json:
         told: dict[str, Any] = {name: made[name] for name in ("counts", "rankings", "problems")}
         print_json({"files": [str(file) for file in files], **told})
@@ -233,50 +240,6 @@ def report_command(
             result_console().print(f"wrote {file}")
     if made["problems"]:
         raise typer.Exit(1)
-
-
-def submission_command(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="Traces and a README.", show_default=False),
-    ],
-    sessions: Annotated[
-        int, typer.Option("--sessions", min=0, help="Processes that measure; 0: only replay.")
-    ] = 1,
-    backend: BackendOption = None,
-    arch: ArchOption = None,
-    threads: ThreadsOption = None,
-    json: JsonFlag = False,
-) -> None:
-    """Check a submission row by row; its traces are data, and nothing else in it is run."""
-    target = chosen_target(backend, arch, threads)
-    from tirgym.benchmarks.leaderboard.submission import check_submission
-
-    with working("checking") as say:
-
-        def tell(row: Row) -> None:
-            say(f"checked {row.file}")
-
-        found = check_submission(folder, target, sessions, tell)
-    if json:
-        rows = [row.to_dict() for row in found.rows]
-        told = {"problems": list(found.problems), "missing": list(found.missing), "ok": found.ok}
-        print_json({"folder": str(folder), "rows": rows, **told})
-    else:
-        columns = ("file", "workload", "verdict", ">speedup", ">claimed", "why")
-        print_table("", columns, [_cells(row) for row in found.rows])
-        _problems(found.problems)
-        if found.missing:
-            note(f"no good trace for: {', '.join(found.missing)}")
-    if not found.ok:
-        raise typer.Exit(1)
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    speedup = row.verified.speedup if row.verified else None
-    numbers = ("" if number is None else f"{number:.2f}x" for number in (speedup, row.claimed))
-    verdict = "ok" if row.ok else "refused"
-    return (row.file, _short(row.workload), verdict, *numbers, row.reason)
 
 
 def _marked(verdict: Verified) -> dict[str, Any]:
@@ -298,9 +261,9 @@ def _board(path: Path) -> BoardFolder:
     return folder
 
 
-def _problems(problems: Sequence[str]) -> None:
-    for problem in problems:
-        note(problem)
+def _installed(rows: Mapping[str, str]) -> list[str]:
+    """Rows whose package is there."""
+    return [row for row, package in rows.items() if not package or find_spec(package)]
 
 
 def _labels(texts: Sequence[str]) -> list[str]:
@@ -338,13 +301,6 @@ def _workloads(suite: str | None, names: Sequence[str] | None) -> tuple[str, ...
     if suite not in SUITES:
         raise UnknownNameError("suite", suite, SUITES)
     return tuple(Workload.of(kernel).uri for kernel in list_kernels(suite))
-
-
-def _short(uri: str) -> str:
-    """`matmul(m=250, …)` of a URI."""
-    path, _, query = uri.rpartition("?")
-    shape = ", ".join(part for part in query.split("&") if not part.startswith("dtype="))
-    return f"{path.rpartition('/')[2]}({shape})" if path else uri
 
 
 def _duration(seconds: float | None) -> str:

@@ -27,6 +27,8 @@ __all__ = [
     "print_table",
     "progress_bar",
     "result_console",
+    "say_all",
+    "short_workload",
     "working",
 ]
 
@@ -71,6 +73,19 @@ def working(title: str) -> Iterator[Callable[[str], None]]:
 def note(message: str) -> None:
     """Write one line to stderr."""
     print(f"tirgym: {message}", file=sys.stderr)
+
+
+def say_all(messages: Iterable[str]) -> None:
+    """Write lines to stderr."""
+    for message in messages:
+        note(message)
+
+
+def short_workload(uri: str) -> str:
+    """`matmul(m=250, n=264, k=240)` of a workload URI."""
+    path, _, query = uri.rpartition("?")
+    shape = ", ".join(part for part in query.split("&") if not part.startswith("dtype="))
+    return f"{path.rpartition('/')[2]}({shape})" if path else uri
 
 
 def counted(number: int, noun: str) -> str:

@@ -96,6 +96,22 @@ def test_a_killed_board_goes_on_after_its_last_whole_line(
     assert len(problems) == 1  # half a line
 
 
+def test_half_a_run_is_no_run(tmp_path: Path) -> None:
+    """Ctrl-C ends the board, and the row is run again from its start."""
+
+    def interrupted(program: object) -> float:
+        raise KeyboardInterrupt
+
+    folder = BoardFolder(tmp_path)
+    folder.save_plan(Plan(("noop", "boards:Idle"), (ADD,), (2,), (0,)))
+    given = Conditions(
+        TARGET, (2,), make_evaluator=lambda target, seed: FakeEvaluator((), interrupted)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run_board(folder, given)
+    assert [r.agent for r in folder.records()[0]] == ["noop"]
+
+
 def test_the_time_left_is_that_of_the_searches_that_are_left() -> None:
     now = iter([0.0, 10.0, 30.0])
     clock = _Clock(3, lambda: next(now))
