@@ -9,7 +9,7 @@ of its RGCNConv, which has no edge attributes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from gymnasium.spaces import Dict
@@ -58,6 +58,10 @@ class RelationalConv(MessagePassing):  # type: ignore[misc]
         told = self.edge(batch.edges)
         received = self.propagate(batch.links, x=hidden, told=told, sizes=batch.sizes)
         return hidden + self.out(torch.relu(self.norm(self.own(hidden) + received * batch.norm)))
+
+    def propagate(self, edge_index: Tensor, size: Any = None, **tensors: Any) -> Tensor:
+        """As inherited; without this, source is generated in the temporary folder and left there."""
+        return super().propagate(edge_index, size=size, **tensors)
 
     def message(self, x_j: Tensor, told: Tensor, sizes: list[int]) -> Tensor:
         """(edges, width); `x_j` (edges, width) are the sources, sorted by relation."""

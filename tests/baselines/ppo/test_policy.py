@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ pytest.importorskip("torch_geometric")
 import torch
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.evaluation import evaluate_policy
+from stable_baselines3.common.logger import Logger
 
 from tirgym.baselines.ppo.policy import GraphPolicy
 from tirgym.errors import InvalidValueError, UnknownNameError
@@ -27,6 +29,7 @@ from tirgym.spaces.transform_space import TransformSpace
 DECISION, SCHEDULE = "tirgym/DecisionStatic-v0", "tirgym/ScheduleStatic-v0"
 EVERY_ENV = pytest.mark.parametrize("environment", [DECISION, SCHEDULE])
 KERNELS = ("matmul", "softmax")
+SILENT = Logger(folder=None, output_formats=[])
 
 
 def shown(environment: str) -> Observations:
@@ -218,6 +221,7 @@ class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
 def test_masked_actions_are_never_chosen(environment: str) -> None:
     env = Watched(gymnasium.make(environment, kernel="softmax", shape="tiny", max_steps=8))
     model = MaskablePPO(GraphPolicy, env, n_steps=16, batch_size=16, n_epochs=1, seed=0)
+    model.set_logger(SILENT)
     model.learn(32)  # training
     evaluate_policy(model, env, n_eval_episodes=2, deterministic=False, warn=False)
     for deterministic in (False, True):  # prediction, even of whoever forgets the mask
@@ -236,6 +240,7 @@ def trained(seed: int) -> dict[str, Any]:
     model = MaskablePPO(
         GraphPolicy, env, n_steps=16, batch_size=8, n_epochs=2, seed=seed, device="cpu"
     )
+    model.set_logger(SILENT)
     model.learn(32)
     return dict(model.policy.named_parameters())
 
@@ -263,3 +268,9 @@ def test_other_spaces_are_refused_with_what_would_be_accepted(make: Callable[[],
 def test_unknown_edges_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="shuffled"):
         make_policy("ppo-gnn", DECISION, edges="shufled")
+
+
+def test_no_source_is_generated_in_the_temporary_folder() -> None:
+    """PyTorch Geometric does so for every class of layers, and leaves the files there."""
+    make_policy("ppo-gnn", DECISION)
+    assert [name for name in sys.modules if "RelationalConv" in name] == []
