@@ -17,7 +17,7 @@ pytest.importorskip("sb3_contrib")
 pytest.importorskip("torch_geometric")
 
 from tirgym.baselines.ppo.agent import decision_agent
-from tirgym.baselines.registry import make_agent
+from tirgym.baselines.registry import make_agent, make_branches
 from tirgym.errors import InvalidValueError, TargetMismatchError, UnknownNameError
 from tirgym.harness.agent import Budget
 from tirgym.harness.backend import backend
@@ -115,6 +115,12 @@ def test_a_seed_fixes_the_samples_and_another_gives_others(checkpoints: dict[str
 
     assert programs(0) == programs(0)
     assert programs(0)[2:] != programs(1)[2:]
+
+
+def test_branches_search_side_by_side(checkpoints: dict[str, str]) -> None:
+    run = SearchRun(toy_start(), toy_vocabulary(), ToyCost(), ToyEvaluator(), Budget(30), 0)
+    run.run(make_branches("ppo-gnn", 3, checkpoint=checkpoints["ppo-gnn"]))
+    assert (run.used, run.stopped) == (30, Stopped.TRIALS)
 
 
 def test_a_low_temperature_keeps_to_what_the_policy_finds_likeliest(
