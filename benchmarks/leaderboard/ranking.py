@@ -19,6 +19,7 @@ from tirgym.benchmarks.leaderboard.statistics import (
     iqm,
     median,
     ranked,
+    ratio_interval,
     unclipped,
 )
 from tirgym.benchmarks.leaderboard.verdicts import Standing, Verified
@@ -56,7 +57,7 @@ def _row(board: Board, name: str, trials: int) -> dict[str, Any]:
         "geomean_unclipped": _estimate(unclipped(speedups), geomean),
         "fast_p": {f"{p:g}": fast_p(speedups, p) for p in FAST_P},
         "against": {
-            "naive": {"geomean": float(geomean(scores)), "workloads": scores.shape[-1]},
+            "naive": _ratio(scores, np.ones_like(scores)),
             **{other: _against(board, scores, other, trials) for other in OTHERS if other != name},
         },
         "roofline": _roofline(matrix.flat),
@@ -83,8 +84,13 @@ def _against(board: Board, scores: Scores, other: str, trials: int) -> dict[str,
         return None
     if board.kind(other) is not Kind.REFERENCE:
         theirs = np.maximum(theirs, 1.0)
-    ratios = np.log(scores[:, has]).mean(axis=0) - np.log(theirs[:, has]).mean(axis=0)
-    return {"geomean": float(np.exp(ratios.mean())), "workloads": int(has.sum())}
+    return _ratio(scores[:, has], theirs[:, has])
+
+
+def _ratio(ours: Scores, theirs: Scores) -> dict[str, Any]:
+    low, high = ratio_interval(ours, theirs) or (None, None)
+    value = float(geomean(ours) / geomean(theirs))
+    return {"geomean": value, "low": low, "high": high, "workloads": ours.shape[-1]}
 
 
 def _roofline(cells: Sequence[Verified]) -> float | None:

@@ -28,8 +28,9 @@ strings ("16", "64"). Fields may be added within the format; none changes its me
                   {agent, rank, headline, kind, geomean, median, iqm: {value, low, high}; low, high null for a single seed,
                   geomean_unclipped: {value, low, high}, without "below 1 counts as 1",
                   fast_p: {"0": share, "1": …, "1.5": …, "2": …, "5": …, "10": …},
-                  against: {naive|default|metaschedule|vendor-numpy|…: {geomean, workloads} or null}: how many times as fast
-                  (geometric mean over the workloads that both have, and how many those are),
+                  against: {naive|default|metaschedule|vendor-numpy|…: {geomean, low, high, workloads} or null}:
+                  how many times as fast (geometric mean over the workloads that both have, its 95 % interval
+                  or null for a single seed, and how many workloads those are),
                   roofline: mean share of the measured roofline or null,
                   verified, failed, missing, unmeasured, not_applicable: answers,
                   trials_used, failures, compiles, steps, tokens, wall_s: means over runs, of whole

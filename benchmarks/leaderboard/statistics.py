@@ -27,6 +27,7 @@ __all__ = [
     "median",
     "profile",
     "ranked",
+    "ratio_interval",
     "unclipped",
 ]
 
@@ -129,6 +130,18 @@ def improvement_interval(
         return None
     rng = np.random.default_rng(seed)
     return _percentiles(improvement(_resampled(one, rng), _resampled(two, rng)))
+
+
+def ratio_interval(
+    first: ArrayLike, second: ArrayLike, seed: int = 0
+) -> tuple[float, float] | None:
+    """95 % interval of geomean(first) / geomean(second), both sides resampled by workload; None if one
+    has a single seed."""
+    one, two = _checked(first), _checked(second)
+    if min(one.shape[-2], two.shape[-2]) < 2:
+        return None
+    rng = np.random.default_rng(seed)
+    return _percentiles(geomean(_resampled(one, rng)) / geomean(_resampled(two, rng)))
 
 
 def _percentiles(values: Scores) -> tuple[float, float]:

@@ -15,6 +15,9 @@ __all__ = ["markdown", "ranking_csv", "workloads_csv", "write_report"]
 
 Values = Mapping[str, Any]
 
+MARKED = 40
+"""Marked answers that the page shows."""
+
 _RANKING = (
     "trials", "table", "rank", "agent", "kind", "geomean", "geomean_low", "geomean_high", "median",
     "iqm", "geomean_unclipped", "fast_0", "fast_1", "fast_1.5", "fast_2", "fast_5", "fast_10",
@@ -102,8 +105,10 @@ def _lines(board: Values) -> Iterator[str]:
     yield from _control(board)
     yield from _trials_to(board)
     yield from _shipped(board)
+    yield from _marked(board)
     yield "## Protocol"
     yield ""
+    yield f"- Versions: {', '.join(f'{k} {v}' for k, v in sorted(board['versions'].items()))}."
     for sentence in board["protocol"]:
         yield f"- {sentence}"
 
@@ -213,6 +218,34 @@ def _trials_to(board: Values) -> Iterator[str]:
         head = ("agent", *(f"{x:.0%}" for x in found["levels"]))
         yield from _table(head, rows)
         yield from ("", "Median over runs, as seen while searching.")
+    yield ""
+
+
+def _marked(board: Values) -> Iterator[str]:
+    marked = [
+        cell
+        for cell in board["cells"]
+        if cell["reason"] and cell["standing"] not in ("not_applicable", "unmeasured")
+    ]
+    if not marked:
+        return
+    labels = {workload["uri"]: workload["label"] for workload in board["workloads"]}
+    yield from ("## Marked answers", "")
+    head = ("agent", "workload", "seed", "trials", "standing", "why")
+    rows = [
+        [
+            cell["agent"],
+            labels[cell["workload"]],
+            str(cell["seed"]),
+            str(cell["trials"]),
+            cell["standing"],
+            cell["reason"],
+        ]
+        for cell in marked[:MARKED]
+    ]
+    yield from _table(head, rows)
+    if len(marked) > MARKED:
+        yield from ("", f"And {len(marked) - MARKED} more: cells.csv has all.")
     yield ""
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,3 +135,30 @@ def test_a_submission_is_reported_row_by_row(cli: Cli, tmp_path: Path) -> None:
     table = cli("bench", "check-submission", tmp_path, "--sessions", "0")
     assert "refused" in table.out
     assert "half.json" in table.out
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
+    """SIGKILL at any moment, for real: in the end every row is there once."""
+    out = tmp_path / "board"
+    command = [
+        sys.executable, "-m", "tirgym", "bench", "run", "--agents", "noop,default,a/a",
+        "--seeds", "4", "--trials", "2", "--out", str(out),
+    ]  # fmt: skip
+    lengths = []
+    for rounds in range(6):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        began, folder = time.monotonic(), BoardFolder(out)
+        while process.poll() is None and rounds < 5:
+            lines = folder.records_path.read_bytes() if folder.records_path.exists() else b""
+            if lines.count(b"\n") > 80 * (rounds + 1) or time.monotonic() - began > 60.0:
+                process.kill()
+        process.wait()
+        lengths.append(len(folder.records()[0]))
+    records, problems = folder.records()
+    plan = folder.plan()
+    assert plan is not None
+    assert {r.key for r in records} == set(plan.rows())
+    assert len(records) == 3 * len(plan.workloads) * 4
+    assert problems == []
+    assert lengths == sorted(lengths)

@@ -114,7 +114,11 @@ def test_references_that_do_not_apply_keep_the_unscheduled_program(board: dict[s
     assert vendor["geomean"]["value"] == pytest.approx(2**0.5)
     assert vendor["not_applicable"] == 2
     against = ranks(board, "beam")["against"]
-    assert against["vendor-numpy"] == {"geomean": pytest.approx(2.0), "workloads": 1}
+    vendor = against["vendor-numpy"]
+    assert (vendor["geomean"], vendor["workloads"]) == (pytest.approx(2.0), 1)
+    # add: 4 in both seeds; row_sum: 4 and 0.5, which counts 1
+    assert against["default"]["geomean"] == pytest.approx(64**0.25)
+    assert against["default"]["low"] < 64**0.25 < against["default"]["high"]
     assert against["naive"]["workloads"] == against["default"]["workloads"] == 2
     assert against["metaschedule"] is None
 
@@ -151,6 +155,12 @@ def test_cells_say_what_became_of_each_answer(board: dict[str, Any]) -> None:
     assert cells[0]["transforms"] == [OTHER]
     assert cells[0]["sessions"] == [0.5] * 3
     assert "wrong_result" in cells[2]["reason"]
+
+
+def test_what_is_marked_stands_on_the_page_with_its_reason(board: dict[str, Any]) -> None:
+    lines = [line for line in markdown(board).splitlines() if line.startswith("| mcts | add |")]
+    assert any("| failed | wrong_result" in line for line in lines)
+    assert "| mcts | row_sum | 1 | 4 | missing | there is no record |" in markdown(board)
 
 
 def test_curves_are_what_the_search_saw(board: dict[str, Any]) -> None:

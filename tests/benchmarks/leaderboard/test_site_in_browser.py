@@ -98,8 +98,9 @@ def test_a_persons_path_from_the_ranking_to_a_kernel_and_to_two_agents(page: Any
     assert any("T.vectorized" in line for line in all_of(page, "#steps details[open] ins"))
 
     press(page, "nav a", "Compare agents")
-    select(page, "first", "evolutionary")
+    select(page, "first", "vendor-torch")
     select(page, "second", "metaschedule")
+    select(page, "first", "evolutionary")
     (verdict,) = all_of(page, "#verdict")
     assert "evolutionary is 1." in verdict
     assert "with probability 0." in verdict
@@ -161,6 +162,12 @@ def test_what_was_not_verified_is_named_with_its_reason(page: Any) -> None:
         zip(column(page, "failures", "agent"), column(page, "failures", "seeds"), strict=True)
     )
     assert (seeds["random"], seeds["mcts"]) == ("0, 1, 2", "2")
+
+
+def test_wall_time_of_metaschedule_as_it_ships_stands_beside_ours(page: Any) -> None:
+    assert column(page, "shipped", "workload") == ["matmul"]
+    assert column(page, "shipped", "as it ships") == ["95.0 s"]
+    assert column(page, "shipped", "beam") == ["25.6 s 3.7x"]
 
 
 def test_hostile_names_are_text_on_every_page(browser: Any, site: Path) -> None:

@@ -16,6 +16,7 @@ from tirgym.benchmarks.leaderboard.statistics import (
     median,
     profile,
     ranked,
+    ratio_interval,
     unclipped,
 )
 from tirgym.errors import InvalidValueError
@@ -85,6 +86,15 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
         assert found is not None
         hits += int(found[0] <= 3.0 <= found[1])
     assert 45 <= hits <= 60
+
+
+def test_the_interval_of_a_ratio_resamples_both_sides() -> None:
+    twice = ratio_interval(2.0 * SCORES, SCORES)
+    assert twice is not None
+    assert twice[0] < 2.0 < twice[1]
+    steady = np.full((3, 4), 6.0)
+    assert ratio_interval(steady, steady / 3.0) == pytest.approx((3.0, 3.0))
+    assert ratio_interval(SCORES, SCORES[:1]) is None
 
 
 def test_one_seed_has_no_interval_and_one_workload_has() -> None:
