@@ -67,14 +67,14 @@ class TrainArgs:
     """steps"""
     checkpoint_every: int = 10_000
     """steps"""
-    learner_threads: int = 2
+    learner_threads: int = 1
     device: str = "cpu"
 
-    rollout: int = 2048
+    rollout: int = 1024
     """steps of all environments between updates"""
-    batch: int = 256
+    batch: int = 128
     epochs: int = 4
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-3
     gamma: float = 1.0
     """1: episodes are short, and returns are log speedups"""
     gae_lambda: float = 0.95

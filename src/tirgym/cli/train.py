@@ -117,18 +117,18 @@ def policy_command(
         str | None,
         typer.Option("--observation", help="What the policy sees.", show_default="the agent's own"),
     ] = None,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of Adam.")] = 3e-4,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of Adam.")] = 1e-3,
     entropy: Annotated[
         float, typer.Option("--entropy", help="Weight of the entropy bonus.")
     ] = 0.01,
     rollout: Annotated[
         int, typer.Option("--rollout", help="Steps of all environments between updates.")
     ] = 2048,
-    batch: Annotated[int, typer.Option("--batch", help="Steps of a minibatch.")] = 256,
+    batch: Annotated[int, typer.Option("--batch", help="Steps of a minibatch.")] = 128,
     epochs: Annotated[int, typer.Option("--epochs", help="Passes over a rollout.")] = 4,
     learner_threads: Annotated[
         int, typer.Option("--learner-threads", help="Threads of the learner.")
-    ] = 2,
+    ] = 1,
     threads: ThreadsOption = None,
     json: JsonFlag = False,
 ) -> None:
