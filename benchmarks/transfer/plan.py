@@ -34,6 +34,9 @@ PLAYERS: Mapping[str, str] = {
 GROUPS = ("families", "shapes")
 """Held-out families at their default shape, and families of the training at held-out shapes."""
 
+_EVALUATIONS = 25
+"""Points of a learning curve, about."""
+
 _SHAPES_OF = ("matmul", "conv2d", "layernorm", "row_sum", "transpose", "gelu")
 """Kernels of the train split whose first holdout shape is played."""
 
@@ -95,6 +98,7 @@ class TransferPlan:
             env=self.env,
             reward=self.reward,
             steps=self.steps,
+            eval_every=max(1, self.steps // _EVALUATIONS),
             seed=seed,
             out=str(folder / "train" / f"{policy}-{seed}"),
         )
