@@ -27,6 +27,7 @@ from tirgym.benchmarks.leaderboard.record import (
     Used,
 )
 from tirgym.benchmarks.leaderboard.report import board_of
+from tirgym.benchmarks.leaderboard.shipped import Shipped
 from tirgym.benchmarks.leaderboard.verdicts import Session, judge_record
 from tirgym.benchmarks.leaderboard.winners import winners
 from tirgym.harness.evaluation import Evaluation
@@ -42,6 +43,7 @@ ATTACK = "<script>document.title='owned'</script><img src=x onerror=alert(1)>.mo
 KERNELS = ("matmul", "softmax", "conv2d", "row_sum", "transpose")
 TARGET = Target("llvm", "skylake-avx512", 1)
 MACHINE = Machine("0123456789abcdef", "Made-up processor at 3.00 GHz", 2)
+MADE = "2026-01-01T00:00:00+00:00"
 TRIALS = (16, 64)
 SEARCHES = {
     "random": 2.2, "greedy": 3.0, "beam": 4.4, "evolutionary": 5.0, "mcts": 3.8,
@@ -80,7 +82,8 @@ def made_board(
         sessions = {(uri, a.recipe.digest): _sessions(record, a) for a in record.answers}
         verified += judge_record(record, sessions, 3)
     problem = f"records.jsonl:7: a second run of {ATTACK} on {uris[0]}, seed 0; the first counts"
-    board = Board(plan, records, verified, 3, (problem,))
+    shipped = (Shipped(uris[0], 64, 95.0, 210.0, MACHINE.fingerprint, MADE),)
+    board = Board(plan, records, verified, 3, (problem,), shipped)
     return board_of(board, list(winners(board, _evaluate)))
 
 
@@ -158,7 +161,7 @@ def _record(
     return Record(
         agent, kind, uri, seed, TRIALS, outcome, MACHINE, TARGET,
         {"tirgym": "0.1.0", "apache-tvm": "0.27.0.post1"}, 1, SAW.get(agent, Saw()), message,
-        "budget spent" if curve else "", None, answers, curve, used, "2026-01-01T00:00:00+00:00",
+        "budget spent" if curve else "", None, answers, curve, used, MADE,
     )  # fmt: skip
 
 

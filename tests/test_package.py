@@ -35,6 +35,24 @@ def test_every_package_in_the_tree_is_in_the_wheel() -> None:
     assert listed == found
 
 
+def test_every_part_of_a_page_is_in_the_wheel() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    listed = {
+        file
+        for package, patterns in setuptools["package-data"].items()
+        for pattern in patterns
+        for file in ROOT.joinpath(*package.split(".")[1:]).glob(pattern)
+    }
+    found = {
+        file
+        for folder in FOLDERS
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in (".html", ".css", ".js") and (file.parent / "__init__.py").exists()
+    }
+    assert len(found) > 3
+    assert found <= listed
+
+
 def test_every_root_folder_has_its_link_for_type_checkers() -> None:
     for folder in FOLDERS:
         if (ROOT / folder).exists():

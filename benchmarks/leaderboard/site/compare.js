@@ -3,8 +3,10 @@ const order = told.rankings[mostTrials].map((row) => row.agent);
 if (order.length < 2) element("verdict").textContent = "This board has no two agents.";
 else {
   const row = (name) => told.rankings[trials].find((found) => found.agent === name);
-  let first = agents.has(chosen.get("first")) ? chosen.get("first") : order[0];
-  let second = agents.has(chosen.get("second")) ? chosen.get("second") : order.find((name) => name !== first) || first;
+  // The best agent and the best peer, unless the address names others.
+  const best = (kind, but) => order.find((name) => name !== but && agents.get(name).kind === kind) || order.find((name) => name !== but);
+  let first = order.includes(chosen.get("first")) ? chosen.get("first") : best("agent");
+  let second = order.includes(chosen.get("second")) ? chosen.get("second") : best("peer", first);
   let trials = radios("trials", trialOptions, mostTrials, (value) => { trials = value; refresh(); });
 
   function ratioOf(cells) {

@@ -32,7 +32,7 @@ _EVERYWHERE = (
 )  # fmt: skip
 _RANKING = (
     "versions", "protocol", "counts", "problems", "rankings", "fast_p", "profiles", "improvement",
-    "workload_table", "trials_to", "control",
+    "workload_table", "trials_to", "control", "shipped",
 )  # fmt: skip
 _COMPARED = ("rankings", "fast_p", "profiles", "improvement", "workload_table", "trials_to")
 

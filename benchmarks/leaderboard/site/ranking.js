@@ -83,17 +83,20 @@
       make("table", {class: "matrix"}, make("thead", {}, head), make("tbody", {}, ...lines))));
   }
   const marked = (uri, name) => standingOf(uri, name, trials);
-  const ratio = (row, name) => {
-    const cells = row.cells[trials], base = element("against").value, cell = cells[name];
-    if (base === "roofline") return cell.roofline;
-    const other = base === "naive" ? 1 : cells[base]?.speedup;
-    return known(cell.speedup) && known(other) ? cell.speedup / other : null;
-  };
   function workloadColumns() {
-    const text = element("against").value === "roofline" ? percent : times;
-    const best = (row) => Math.max(...names().map((name) => ratio(row, name) ?? 0));
-    const column = (name) => ({name, head: name, number: true, value: (row) => ratio(row, name),
-      kind: (row) => { const value = ratio(row, name); return known(value) ? value === best(row) ? "best" : "" : row.cells[trials][name].verified ? "quiet" : marked(row.workload, name) === "has none" ? "quiet" : "bad"; },
+    const base = element("against").value, text = base === "roofline" ? percent : times, order = names();
+    const ratio = ({cells}, name) => {
+      const cell = cells[trials][name], other = base === "naive" ? 1 : cells[trials][base]?.speedup;
+      if (base === "roofline") return cell.roofline;
+      return known(cell.speedup) && known(other) ? cell.speedup / other : null;
+    };
+    const best = new Map(told.workload_table.map((row) => [row, Math.max(...order.map((name) => ratio(row, name) ?? 0))]));
+    const kind = (row, name) => {
+      const value = ratio(row, name);
+      if (known(value)) return value === best.get(row) ? "best" : "";
+      return row.cells[trials][name].verified || marked(row.workload, name) === STANDINGS.not_applicable ? "quiet" : "bad";
+    };
+    const column = (name) => ({name, head: name, number: true, value: (row) => ratio(row, name), kind: (row) => kind(row, name),
       cell: (row) => {
         const {verified, runs} = row.cells[trials][name], value = ratio(row, name);
         if (!known(value)) return verified ? "–" : marked(row.workload, name);
@@ -103,7 +106,7 @@
       {name: "workload", head: "workload", head_cell: true, value: (row) => workloads.get(row.workload).label, cell: (row) => kernelLink(row.workload)},
       {name: "family", head: "family", value: (row) => workloads.get(row.workload).family, cell: (row) => { const {family, split} = workloads.get(row.workload); return [family, split ? make("span", {class: "quiet"}, ` ${split}`) : ""]; }},
       {name: "naive", head: "unscheduled", number: true, value: (row) => workloads.get(row.workload).naive_us, cell: (row) => micro(workloads.get(row.workload).naive_us)},
-      ...names().map(column)];
+      ...order.map(column)];
   }
   function workloadRows() {
     const family = element("family").value, wanted = element("find-workload").value.toLowerCase();
@@ -126,6 +129,17 @@
       found.get(same).seeds.push(cell.seed);
     }
     return [...found.values()];
+  }
+  function shipped() {
+    element("shipped-section").hidden = told.shipped.length === 0;
+    const searches = [...new Set(told.shipped.flatMap((row) => Object.keys(row.searches)))];
+    show("shipped", table([
+      {name: "workload", head: "workload", head_cell: true, value: (row) => workloads.get(row.workload)?.label ?? row.workload, cell: (row) => workloads.has(row.workload) ? kernelLink(row.workload) : row.workload},
+      {name: "trials", head: "trials", number: true, value: (row) => row.trials},
+      {name: "wall", head: "as it ships", number: true, value: (row) => row.wall_s, cell: (row) => seconds(row.wall_s)},
+      ...searches.map((name) => ({name: `of-${name}`, head: name, number: true, value: (row) => row.ratios[name] ?? null,
+        cell: (row) => [seconds(row.searches[name]), known(row.ratios[name]) ? make("span", {class: "quiet"}, ` ${row.ratios[name].toFixed(1)}x`) : ""]})),
+    ], told.shipped, {name: "Wall time beside MetaSchedule as it ships"}).node);
   }
   function control() {
     const found = told.control;
@@ -174,10 +188,10 @@
 
   const mark = (row) => agents.get(row.agent).kind;
   const none = "no row of this kind, or none that matches";
-  const tables = {headline: table(columns(), rowsOf(true), {name: "Ranking", sort: "rank", down: false, mark, empty: none}),
-    others: table(columns(), rowsOf(false), {name: "Agents that saw measurements", sort: "rank", down: false, mark, empty: none})};
-  const workloadTable = table(workloadColumns(), workloadRows(), {name: "Workloads", sort: null});
-  const failureTable = table(failureColumns, failures(), {name: "What was not verified", sort: "standing", down: false, empty: "everything is verified"});
+  const tables = {headline: table([], [], {name: "Ranking", sort: "rank", down: false, mark, empty: none}),
+    others: table([], [], {name: "Agents that saw measurements", sort: "rank", down: false, mark, empty: none})};
+  const workloadTable = table([], [], {name: "Workloads", sort: null});
+  const failureTable = table(failureColumns, [], {name: "What was not verified", sort: "standing", down: false, empty: "everything is verified"});
   const charts = [lineChart(fastChart(trials, names())), lineChart(profileChart(trials, names())), lineChart(bestChart(told.curves, names())), lineChart(reachChart(level, names()))];
   const levels = make("select", {"aria-label": "share of the best speedup", onchange: () => { level = levels.value; refresh(); }},
     ...told.trials_to.levels.map((value) => make("option", {value: String(value), selected: String(value) === level}, percent(value))));
@@ -188,6 +202,7 @@
   show("charts", ...charts.map((chart) => chart.node));
   element("others-section").hidden = !told.agents.some((agent) => !agent.headline);
   denominator();
+  shipped();
   control();
   facts();
   function refresh() {
