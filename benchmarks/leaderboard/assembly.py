@@ -32,15 +32,17 @@ def load_board(folder: BoardFolder) -> Board:
     if not kept:
         accepted = "at least one record of an installed suite"
         raise InvalidValueError("board", f"{folder.path} ({left_out[0]})", accepted)
-    verified, sessions, more = read_verified(folder)
-    known = {record.key for record in kept}
-    verified = [v for v in verified if v.key[:3] in known]
-    plan = folder.expected(kept)
-    shipped, others = read_shipped(folder)
-    lines = [*problems, *left_out, *more, *others]
+    verdicts, known = read_verified(folder), {record.key for record in kept}
+    shipped, more = read_shipped(folder)
     machine = kept[0].machine.fingerprint
     return Board(
-        plan, kept, verified, sessions, lines, [s for s in shipped if s.machine == machine]
+        plan=folder.expected(kept),
+        records=kept,
+        verified=[v for v in verdicts.verified if v.key[:3] in known],
+        sessions=verdicts.sessions,
+        problems=[*problems, *left_out, *verdicts.problems, *more],
+        shipped=[row for row in shipped if row.machine == machine],
+        foreign=verdicts.foreign,
     )
 
 

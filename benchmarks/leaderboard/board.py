@@ -60,6 +60,8 @@ class Board:
     sessions: int
     problems: Sequence[str] = ()
     shipped: Sequence[Shipped] = ()
+    foreign: int = 0
+    """verdicts that this installation did not make"""
 
     @cached_property
     def _verdicts(self) -> Mapping[tuple[str, str, int, int], Verified]:

@@ -16,6 +16,8 @@ strings ("16", "64"). Fields may be added within the format; none changes its me
     sessions      independent sessions that each verified number is the median of
     counts        {expected, verified, failed, missing, unmeasured, not_applicable}: answers, that is
                   agent × workload × seed × trial count; {…, claims_not_reached}
+    foreign       verdicts that the installation which made the report did not make itself: to be
+                  believed as far as their source, or verified anew
     problems      [line, …]: what is wrong with the files, and which rows were left out
     agents        [{name, kind: agent|peer|reference|control, saw: {what: nothing|model|store|unknown,
                   families, source}, headline: bool, why: "" or why it is not in the headline table}]
@@ -135,6 +137,7 @@ def board_of(board: Board, winners: Sequence[dict[str, Any]] = ()) -> dict[str, 
             "seeds": list(plan.seeds),
             "sessions": board.sessions,
             "counts": _counts(board),
+            "foreign": board.foreign,
             "problems": list(board.problems),
             "agents": agents,
             "workloads": [_workload(board, w) for w in _labelled(workloads)],

@@ -90,13 +90,17 @@ def _lines(board: Values) -> Iterator[str]:
     yield ""
     threads = "thread" if target.get("num_threads") == 1 else "threads"
     place = f"{machine.get('cpu')}, {target.get('arch')}, {target.get('num_threads')} {threads}"
-    yield f"{place}. {len(board['workloads'])} workloads, {len(board['seeds'])} seeds."
+    yield f"{place}. Workloads: {len(board['workloads'])}, seeds: {len(board['seeds'])}."
     told = ", ".join(
         f"{counts[name]} {name.replace('_', ' ')}"
         for name in ("verified", "failed", "missing", "unmeasured", "not_applicable")
         if counts[name]
     )
     yield f"{counts['expected']} answers: {told}."
+    if board["foreign"]:
+        yield (
+            f"{board['foreign']} verdicts were made elsewhere; `tirgym bench verify` measures anew."
+        )
     for problem in board["problems"]:
         yield f"- Problem: {problem}"
     for trials in reversed(board["rankings"]):
@@ -124,10 +128,10 @@ def _ranking(board: Values, trials: str) -> Iterator[str]:
             continue
         name = "Ranking" if headline else "Agents that saw measurements of these families"
         yield from ("", f"## {name} at {trials} trials", "")
-        yield from _table(head, [_row(row, others, saw) for row in rows])
+        yield from _table(head, [_row(board, row, others, saw) for row in rows])
 
 
-def _row(row: Values, others: Sequence[str], saw: Mapping[str, str]) -> list[str]:
+def _row(board: Values, row: Values, others: Sequence[str], saw: Mapping[str, str]) -> list[str]:
     against = [row["against"].get(name) for name in others]
     lost = row["failed"] + row["missing"] + row["unmeasured"]
     why = saw.get(row["agent"])
@@ -140,14 +144,17 @@ def _row(row: Values, others: Sequence[str], saw: Mapping[str, str]) -> list[str
         _number(row["geomean_unclipped"]["value"]),
         _number(row["fast_p"]["1"]),
         _number(row["fast_p"]["2"]),
-        *(
-            "" if found is None else f"{found['geomean']:.2f} ({found['workloads']})"
-            for found in against
-        ),
+        *("" if found is None else _ratio(found, len(board["workloads"])) for found in against),
         "" if row["roofline"] is None else f"{row['roofline']:.0%}",
         str(lost or ""),
         _number(row["wall_s"], 1),
     ]
+
+
+def _ratio(found: Values, workloads: int) -> str:
+    """`1.21 (1.15 to 1.27)`, with the number of workloads where it is not that of all."""
+    text = _interval({**found, "value": found["geomean"]})
+    return text if found["workloads"] == workloads else f"{text} on {found['workloads']}"
 
 
 def _by_workload(board: Values) -> Iterator[str]:

@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
 
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line, read_lines, write_whole
 from tirgym.benchmarks.leaderboard.measuring import Job, measure_apart
@@ -20,7 +19,7 @@ from tirgym.harness.hardware import fingerprint
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.registry import load_workload
 
-__all__ = ["Step", "Summary", "admitted", "read_verified", "verify_board"]
+__all__ = ["Step", "Summary", "Verdicts", "admitted", "read_verified", "verify_board"]
 
 SESSION_FORMAT = "tirgym-session-1"
 VERIFIED_FORMAT = "tirgym-verified-1"
@@ -96,9 +95,8 @@ def verify_board(
         on_step(Step(uri, session, done + fresh, total, left_s))
     verified = [v for record in records for v in judge_record(record, known, sessions)]
     verified += _missing(folder, records)
-    lines = [
-        json.dumps({"format": VERIFIED_FORMAT, "wanted": sessions, **asdict(v)}) for v in verified
-    ]
+    head = {"format": VERIFIED_FORMAT, "wanted": sessions}
+    lines = [signer.signed({**head, **asdict(v)}) for v in verified]
     write_whole(folder.verified_path, "".join(line + "\n" for line in lines))
     return Summary(tuple(verified), tuple(problems))
 
@@ -213,22 +211,44 @@ def _sessions(
     return known, [f"{problem}; measured again" for problem in problems]
 
 
-def read_verified(folder: BoardFolder) -> tuple[list[Verified], int, list[str]]:
-    """Verdicts, the number of sessions that they were asked for, and what is wrong with the file."""
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What stands in verified.jsonl."""
+
+    verified: tuple[Verified, ...]
+    sessions: int
+    """that they were asked for"""
+    foreign: int
+    """verdicts that this installation did not make, or that were changed since"""
+    problems: tuple[str, ...]
+
+
+def read_verified(folder: BoardFolder) -> Verdicts:
+    """The verdicts of a board, made here or elsewhere."""
     wanted: Counter[int] = Counter()
+    signer, foreign = Signer(), 0
 
     def parse(text: str) -> Verified:
-        data: dict[str, Any] = json.loads(text)
-        if not isinstance(data, dict) or data.pop("format", None) != VERIFIED_FORMAT:
-            raise ValueError(f"its format is not {VERIFIED_FORMAT!r}")
+        nonlocal foreign
         try:
-            wanted[int(data.pop("wanted"))] += 1
-            data["standing"] = Standing(data["standing"])
-            data["sessions"] = tuple(map(float, data["sessions"]))
-            return Verified(**data)
-        except (TypeError, KeyError) as error:
+            data = signer.opened(text)
+        except ValueError:
+            foreign += 1
+            data = json.loads(text)
+            data.pop("mark", None)
+        if data.pop("format", None) != VERIFIED_FORMAT:
+            raise ValueError(f"its format is not {VERIFIED_FORMAT!r}")
+        wanted[int(data.pop("wanted"))] += 1
+        data["standing"] = Standing(data["standing"])
+        data["sessions"] = tuple(map(float, data["sessions"]))
+        return Verified(**data)
+
+    def checked(text: str) -> Verified:
+        try:
+            return parse(text)
+        except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"missing or unexpected field ({error})") from None
 
-    found, problems = read_lines(folder.verified_path, parse)
+    found, problems = read_lines(folder.verified_path, checked)
     sessions = wanted.most_common(1)[0][0] if wanted else 0
-    return [verdict for _, verdict in found], sessions, problems
+    return Verdicts(tuple(v for _, v in found), sessions, foreign, tuple(problems))

@@ -63,7 +63,7 @@ def test_verdicts_that_were_taken_out_count_as_not_verified(tmp_path: Path) -> N
     score(tmp_path, WHOLE)
     folder = BoardFolder(tmp_path)
     lines = folder.verified_path.read_text().splitlines(keepends=True)
-    folder.verified_path.write_text("".join(line for line in lines if '"speedup": 0.7' not in line))
+    folder.verified_path.write_text("".join(line for line in lines if '"speedup":0.7' not in line))
     made = assembled(folder, steps=False)
     assert made["counts"]["unmeasured"] == 4
     assert made["rankings"]["4"][0]["geomean"]["value"] == pytest.approx(

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from boards import ADD, TARGET, claimed, measured, point, record, session
 
+from tirgym.benchmarks.leaderboard.assembly import assembled
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line
 from tirgym.benchmarks.leaderboard.measuring import Job
 from tirgym.benchmarks.leaderboard.recipes import program_of
 from tirgym.benchmarks.leaderboard.record import Answer, Kind, Recipe, RecipeKind
 from tirgym.benchmarks.leaderboard.signing import Signer
+from tirgym.benchmarks.leaderboard.tables import markdown
 from tirgym.benchmarks.leaderboard.verdicts import Session, Standing
 from tirgym.benchmarks.leaderboard.verifying import verify_board
 from tirgym.errors import InvalidValueError
@@ -73,9 +75,13 @@ def test_verdicts_that_were_written_by_hand_are_made_anew(tmp_path: Path) -> Non
     folder = board(tmp_path)
     verify_board(folder, 1, measure=measured())
     text = folder.verified_path.read_text()
-    folder.verified_path.write_text(text.replace('"speedup": 2.0', '"speedup": 2000.0'))
+    folder.verified_path.write_text(text.replace('"speedup":2.0', '"speedup":2000.0'))
+    told = assembled(folder, steps=False)
+    assert told["foreign"] == 2
+    assert "2 verdicts were made elsewhere" in markdown(told)
     verify_board(folder, 1, measure=measured())
     assert folder.verified_path.read_text() == text
+    assert assembled(folder, steps=False)["foreign"] == 0
 
 
 def test_a_find_cannot_be_moved_to_an_earlier_trial(tmp_path: Path) -> None:

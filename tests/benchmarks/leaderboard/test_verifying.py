@@ -16,7 +16,7 @@ from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan, append_line
 from tirgym.benchmarks.leaderboard.measuring import Job, measure_apart, other_shapes
 from tirgym.benchmarks.leaderboard.record import Kind, Machine, Recipe, RecipeKind, Record
 from tirgym.benchmarks.leaderboard.verdicts import Session, Standing
-from tirgym.benchmarks.leaderboard.verifying import read_verified, verify_board
+from tirgym.benchmarks.leaderboard.verifying import Verdicts, read_verified, verify_board
 from tirgym.errors import EvaluationError, InvalidValueError
 from tirgym.harness.backend import backend
 from tirgym.harness.calibration import estimated_peaks
@@ -70,8 +70,7 @@ def test_a_killed_verification_goes_on(tmp_path: Path) -> None:
     assert {v.speedup for v in found.verified} == {2.0}
     again = verify_board(folder, 2, measure=Counting(0))
     assert again.sound
-    verdicts, sessions, problems = read_verified(folder)
-    assert (tuple(verdicts), sessions, problems) == (again.verified, 2, [])
+    assert read_verified(folder) == Verdicts(again.verified, 2, 0, ())
 
 
 def test_more_sessions_add_to_those_that_are_there(tmp_path: Path) -> None:
@@ -125,9 +124,9 @@ def test_a_verdict_file_that_is_damaged_says_so(tmp_path: Path) -> None:
     line = folder.verified_path.read_text().splitlines()[0]
     odd = json.dumps({**json.loads(line), "standing": "champion"})
     folder.verified_path.write_text(f"{line}\n{odd}\nhalf")
-    found, _, problems = read_verified(folder)
-    assert len(found) == 1
-    assert len(problems) == 2
+    found = read_verified(folder)
+    assert len(found.verified) == 1
+    assert len(found.problems) == 2
 
 
 GOOD = Recipe(RecipeKind.TRANSFORMS, ("Split(loop=0, factor=4)",))
