@@ -61,7 +61,7 @@
   }
   function trace() {
     if (!winner) {
-      element("trace-said").textContent = "No agent has a verified trace of transforms here that can be shown.";
+      element("trace-said").textContent = "There is no verified trace of transforms to show: no agent found one, it does not apply with what is installed here, or the report was made with --no-steps.";
       return;
     }
     const all = told.cells.filter((cell) => cell.standing === "verified" && agents.get(cell.agent).kind !== "control");
