@@ -186,7 +186,7 @@ class DecisionEnv(CompilerEnv):
             after, look = known.walk, lambda: known
         else:
             after = walk.answer(index)
-            look = partial(self._look, after, view.workload, None)
+            look = partial(self._look, after, view.workload, None, view)
         return Act(
             f"{question.key} = {value}",
             after.program,
@@ -216,8 +216,13 @@ class DecisionEnv(CompilerEnv):
             return None
         return evaluator.answers(program.workload, program.target)
 
-    def _look(self, walk: Walk, uri: str, place: Place | None) -> DecisionView:
-        """`walk` with its graph, mask and costs, made once for each step."""
+    def _look(
+        self, walk: Walk, uri: str, place: Place | None, before: DecisionView | None = None
+    ) -> DecisionView:
+        """`walk` with its graph, mask and costs, made once for each step.
+
+        The graph is that of the view `before` if the last answer left the program as it was.
+        """
         program = walk.program
         mask = self.action_space.mask(walk.question)
         if place is not None and walk.question is not None:
@@ -225,7 +230,10 @@ class DecisionEnv(CompilerEnv):
             mask[list(place.options)] = 1
         mask.flags.writeable = False
         costs = walk.costs(self._cost) if self.candidate_costs and not walk.done else None
-        graph = encoder_for(program.dialect).encode(program)
+        if before is not None and before.program is program:
+            graph = before.graph
+        else:
+            graph = encoder_for(program.dialect).encode(program)
         return DecisionView(program, graph, mask, uri, walk, costs, place)
 
     def _observe(self) -> Any:

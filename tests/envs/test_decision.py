@@ -26,6 +26,7 @@ from tirgym.harness.evaluation import Level
 from tirgym.harness.replay import replay
 from tirgym.harness.status import Status
 from tirgym.spaces.decision_space import OPTION_FEATURES
+from tirgym.spaces.graph import encoder_for
 
 
 def static(**keywords: Any) -> DecisionEnv:
@@ -163,6 +164,24 @@ def test_the_decided_node_is_marked() -> None:
         observation, *_ = env.step(answer)
         instance, _, _, _, info = graphs.step(answer)
     assert seen == {"loop", "block", "program"}
+
+
+def test_observations_are_those_of_the_program_whatever_led_to_it() -> None:
+    env = static(kernel=SMALL["softmax"], observation="graph")
+    rng = np.random.default_rng(0)
+    unchanged = 0
+    for seed in range(3):
+        _, info = env.reset(seed=seed)
+        over = False
+        while not over:
+            before = env.program
+            options = np.flatnonzero(info["action_mask"])
+            shown, _, terminated, truncated, info = env.step(int(rng.choice(options)))
+            unchanged += env.program is before
+            fresh = encoder_for(env.program.dialect).encode(env.program)
+            np.testing.assert_array_equal(shown.nodes[:, : fresh.nodes.shape[1]], fresh.nodes)
+            over = terminated or truncated
+    assert unchanged
 
 
 def test_text_lists_the_options() -> None:
