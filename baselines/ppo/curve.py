@@ -33,7 +33,8 @@ def save_curve(rows: Sequence[Mapping[str, Any]], args: TrainArgs, path: Path) -
     upper.plot(steps, means, color="black", linewidth=2, label="geometric mean")
     upper.set_yscale("log")
     said = "verified" if args.reward == "measured" else f"by the {args.reward} reward"
-    upper.set_ylabel(f"speedup, {args.eval_split} kernels\n({said}, greedy)")
+    kernels_said = "chosen" if args.eval_kernels else args.eval_split
+    upper.set_ylabel(f"speedup, {kernels_said} kernels\n({said}, greedy)")
     upper.legend(fontsize="small", ncols=2)
     told = [row for row in rows if "rollout/episode_return" in row["figures"]]
     lower.plot(

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tirgym.baselines.ppo.env_group import EnvGroup
-from tirgym.baselines.ppo.env_spec import EnvSpec
+from tirgym.baselines.ppo.env_spec import TRAIN_REWARDS, EnvSpec
 from tirgym.errors import EvaluationError, TirgymError, WorkerDiedError
 from tirgym.harness.channel import Channel
 
@@ -92,6 +92,10 @@ def serve(fd: int) -> None:
     group: EnvGroup | None = None
     try:
         spec, indices = channel.receive()
+        if spec.reward in TRAIN_REWARDS:
+            # The compiler imports torch wherever it is installed, which takes as long and as much
+            # memory as all the rest together. These rewards have no use for it.
+            sys.modules["torch"] = None  # type: ignore[assignment]
         while True:
             request, arguments = channel.receive()
             try:
