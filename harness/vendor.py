@@ -181,8 +181,8 @@ def gate_call(
 
 def _rules() -> Any:
     from tirgym.harness.file_lock import timing_lock_path
-    from tirgym.harness.timing import PLANS, WallTimer
+    from tirgym.harness.timing import PLANS
     from tirgym.harness.workbench import Rules
 
     plans = {level: PLANS[level] for level in Level}
-    return Rules(secrets.token_bytes(32), 0, plans, WallTimer(), timing_lock_path(), 100.0, 10.0)
+    return Rules(secrets.token_bytes(32), 0, plans, None, timing_lock_path(), 100.0, 10.0)
