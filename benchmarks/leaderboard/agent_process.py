@@ -90,7 +90,8 @@ class _Remote:
 
     def __init__(self, line: _Line, start: Program, agent: Agent, first: Reply) -> None:
         self._line, self._start, self._agent, self._last = line, start, agent, first
-        self.history: list[Candidate] = []
+        known = [] if first.evaluation is None else [Candidate(start, first.evaluation)]
+        self.history: list[Candidate] = known
 
     def evaluate(self, program: Program) -> Evaluation | None:
         return next(self.evaluate_many([program]), None)
@@ -145,8 +146,6 @@ def main() -> None:
         out_of_time=remote.out_of_time,
         history=remote.history,
     )
-    if remote._last.evaluation is not None:
-        search.history.append(Candidate(start, remote._last.evaluation))
     agent.run(search)
     line.tell(op="end", tokens=getattr(agent, "tokens", None))
 

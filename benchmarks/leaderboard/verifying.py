@@ -12,6 +12,7 @@ from functools import lru_cache
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line, read_lines, write_whole
 from tirgym.benchmarks.leaderboard.measuring import Job, measure_apart
 from tirgym.benchmarks.leaderboard.record import Record
+from tirgym.benchmarks.leaderboard.running import versions
 from tirgym.benchmarks.leaderboard.signing import Signer
 from tirgym.benchmarks.leaderboard.verdicts import Session, Standing, Verified, judge_record
 from tirgym.errors import InvalidValueError, UsageError
@@ -182,23 +183,28 @@ def _waiting(
 def _sessions(
     folder: BoardFolder, signer: Signer
 ) -> tuple[dict[tuple[str, str], list[Session]], list[str]]:
-    """Sessions that this installation measured on this machine; others are problems.
+    """Sessions that this installation measured, on this machine and with the versions that it has
+    now; others are problems.
 
     The first line of a session counts. Lines of others are taken out of the file.
     """
 
     good: list[str] = []
+    here = (fingerprint(), versions())
 
     def parse(text: str) -> Session:
         data = signer.opened(text)
-        good.append(text)
         if data.pop("format", None) != SESSION_FORMAT:
             raise ValueError(f"its format is not {SESSION_FORMAT!r}")
         interval = data.pop("speedup_ci", None)
         try:
-            return Session(**data, speedup_ci=tuple(interval) if interval else None)
+            session = Session(**data, speedup_ci=tuple(interval) if interval else None)
         except TypeError as error:
             raise ValueError(str(error)) from None
+        if (session.machine, session.versions) != here:
+            raise ValueError("measured on another machine, or with other versions")
+        good.append(text)
+        return session
 
     known: dict[tuple[str, str], list[Session]] = defaultdict(list)
     found, problems = read_lines(folder.sessions_path, parse)

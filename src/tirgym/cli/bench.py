@@ -122,12 +122,12 @@ def run_command(
 
         def tell(row: Finished) -> None:
             text = f"{row.record.agent} on {short_workload(row.record.workload)}"
-            advance(row.done, row.total, f"{text}, {_duration(row.left_s)} left")
+            advance(row.done, row.total, f"{text}{_left(row.left_s)}")
             if row.record.message:
                 note(f"{text}, seed {row.record.seed}: {row.record.outcome}: {row.record.message}")
             elif not sys.stderr.isatty():
-                left = _duration(row.left_s)
-                note(f"{row.done} of {row.total}: {text}, seed {row.record.seed}; {left} left")
+                left = _left(row.left_s)
+                note(f"{row.done} of {row.total}: {text}, seed {row.record.seed}{left}")
 
         problems = run_board(folder, given, tell)
         if apart:
@@ -160,10 +160,9 @@ def verify_board_command(
 
         def tell(step: Step) -> None:
             text = f"session {step.session + 1} of {sessions}, {short_workload(step.workload)}"
-            advance(step.done, step.total, f"{text}, {_duration(step.left_s)} left")
+            advance(step.done, step.total, f"{text}{_left(step.left_s)}")
             if not sys.stderr.isatty():
-                left = _duration(step.left_s)
-                note(f"{step.done} of {step.total}: {text}; {left} left")
+                note(f"{step.done} of {step.total}: {text}{_left(step.left_s)}")
 
         found = verify_board(board, sessions, tell)
     say_all(found.problems)
@@ -303,8 +302,10 @@ def _workloads(suite: str | None, names: Sequence[str] | None) -> tuple[str, ...
     return tuple(Workload.of(kernel).uri for kernel in list_kernels(suite))
 
 
-def _duration(seconds: float | None) -> str:
+def _left(seconds: float | None) -> str:
+    """`, 85 s left`; nothing where it is not known."""
     if seconds is None:
-        return "an unknown time"
+        return ""
     minutes = round(seconds / 60)
-    return f"{seconds:.0f} s" if seconds < 120 else f"{minutes // 60} h {minutes % 60:02} min"
+    time = f"{seconds:.0f} s" if seconds < 120 else f"{minutes // 60} h {minutes % 60:02} min"
+    return f", {time} left"

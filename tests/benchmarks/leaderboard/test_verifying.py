@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from boards import ADD, SUM, TARGET, claimed, measured, record, session
@@ -15,6 +16,7 @@ from tirgym.benchmarks.leaderboard import measuring
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan, append_line
 from tirgym.benchmarks.leaderboard.measuring import Job, measure_apart, other_shapes
 from tirgym.benchmarks.leaderboard.record import Kind, Machine, Recipe, RecipeKind, Record
+from tirgym.benchmarks.leaderboard.signing import Signer
 from tirgym.benchmarks.leaderboard.verdicts import Session, Standing
 from tirgym.benchmarks.leaderboard.verifying import Verdicts, read_verified, verify_board
 from tirgym.errors import EvaluationError, InvalidValueError
@@ -79,6 +81,20 @@ def test_more_sessions_add_to_those_that_are_there(tmp_path: Path) -> None:
     measure = Counting()
     verify_board(folder, 3, measure=measure)
     assert [number for _, number, _ in measure.calls] == [1, 2]
+
+
+@pytest.mark.parametrize("change", [{"machine": "feed"}, {"versions": {"apache-tvm": "0.28"}}])
+def test_sessions_of_another_machine_or_compiler_are_measured_again(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    folder = board(tmp_path, record())
+    old = replace(session(9.0), **change)
+    line = Signer().signed({"format": "tirgym-session-1", **asdict(old)})
+    append_line(folder.sessions_path, line)
+    found = verify_board(folder, 1, measure=measured())
+    assert {v.speedup for v in found.verified} == {2.0}
+    assert "another machine, or with other versions; measured again" in found.problems[0]
+    assert verify_board(folder, 1, measure=Counting(0)).sound
 
 
 def test_records_that_do_not_belong_are_left_out_with_one_line_each(tmp_path: Path) -> None:
