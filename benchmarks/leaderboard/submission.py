@@ -18,6 +18,7 @@ from tirgym.benchmarks.leaderboard.record import (
     Kind,
     Machine,
     Outcome,
+    Point,
     Recipe,
     RecipeKind,
     Record,
@@ -176,5 +177,5 @@ def _record(uri: str, name: str, target: Target, answer: Answer) -> Record:
     here: Machine = machine()
     return Record(
         name, Kind.AGENT, uri, 0, (1,), Outcome.FINISHED, here, target, versions(),
-        PROTOCOL_VERSION, answers=(answer,),
+        PROTOCOL_VERSION, answers=(answer,), curve=(Point(0, False, "passed", 1.0, 1.0, 0.0),),
     )  # fmt: skip

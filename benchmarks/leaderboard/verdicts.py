@@ -183,11 +183,13 @@ def _rules(record: Record, trials: int, answer: Answer | None) -> str:
     found_nothing = answer.recipe.kind is RecipeKind.TRANSFORMS and not answer.recipe.steps
     if record.outcome is not Outcome.FINISHED and found_nothing:
         return f"{record.outcome.value}: {record.message}"
-    if not record.curve:
+    if record.kind not in (Kind.AGENT, Kind.PEER):
         return ""
     charged = [point for point in record.curve if point.charged]
     if len(charged) > record.trials[-1]:
         return f"{len(charged)} trials spent of {record.trials[-1]}"
+    if not record.curve:
+        return "no curve shows the trials of the run"
     codes = {point.code_key for point in record.curve if point.trial <= trials}
     if answer.code_key not in codes:
         return f"the answer is not among the first {trials} trials"

@@ -214,7 +214,18 @@ def _sessions(
             known[place].append(session)
     if problems:
         write_whole(folder.sessions_path, "".join(line + "\n" for line in good))
-    return known, [f"{problem}; measured again" for problem in problems]
+    return known, list(_grouped(folder, problems))
+
+
+def _grouped(folder: BoardFolder, problems: Sequence[str]) -> Iterator[str]:
+    """One line for all lines with the same defect."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for problem in problems:
+        number, _, reason = problem.removeprefix(f"{folder.sessions_path}:").partition(": ")
+        places[reason].append(number)
+    for reason, numbers in places.items():
+        more = f" and {len(numbers) - 1} more lines" if len(numbers) > 1 else ""
+        yield f"{folder.sessions_path}:{numbers[0]}{more}: {reason}; measured again"
 
 
 @dataclass(frozen=True, slots=True)

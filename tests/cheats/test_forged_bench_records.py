@@ -57,7 +57,8 @@ def test_sessions_that_were_written_by_hand_are_measured_again(mark: str, tmp_pa
         ),
     }
     folder = board(tmp_path)
-    append_line(folder.sessions_path, lines[mark])
+    for _ in range(2):
+        append_line(folder.sessions_path, lines[mark])
     asked: list[int] = []
 
     def measure(uri: str, target: Target, jobs: Sequence[Job], number: int) -> list[Session]:
@@ -67,7 +68,8 @@ def test_sessions_that_were_written_by_hand_are_measured_again(mark: str, tmp_pa
     found = verify_board(folder, 2, measure=measure)
     assert asked == [0, 1]
     assert {v.speedup for v in found.verified} == {2.0}
-    assert "not measured by this installation" in found.problems[0]
+    assert len(found.problems) == 1
+    assert ":1 and 1 more lines: not measured by this installation" in found.problems[0]
     assert "1000" not in folder.sessions_path.read_text()
 
 
@@ -100,6 +102,12 @@ def test_more_trials_than_the_budget_are_no_run(tmp_path: Path) -> None:
     found = verify_board(board(tmp_path, curve=curve), 1, measure=measured())
     assert {v.standing for v in found.verified} == {Standing.FAILED}
     assert "9 trials spent of 4" in found.verified[0].reason
+
+
+def test_a_search_that_shows_no_trials_is_no_run(tmp_path: Path) -> None:
+    found = verify_board(board(tmp_path, curve=()), 1, measure=measured())
+    assert {v.standing for v in found.verified} == {Standing.FAILED}
+    assert "no curve" in found.verified[0].reason
 
 
 def test_a_library_is_no_schedule_of_an_agent(tmp_path: Path) -> None:

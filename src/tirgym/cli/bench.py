@@ -150,11 +150,25 @@ def run_command(
 
 
 def verify_board_command(
-    folder: BoardArgument, sessions: SessionsOption = SESSIONS, json: JsonFlag = False
+    folder: BoardArgument,
+    sessions: SessionsOption = SESSIONS,
+    reproduce: Annotated[
+        Path | None,
+        typer.Option(
+            "--reproduce",
+            metavar="OUT",
+            help="Verify the answers of a board of any machine on this one, into this folder.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonFlag = False,
 ) -> None:
     """Replay every answer in clean processes, gate it, measure it anew; exit code 1 if one fails."""
     board = _board(folder)
     from tirgym.benchmarks.leaderboard.verifying import verify_board
+
+    if reproduce is not None:
+        board = _reproduced(board, reproduce)
 
     with board.writing(), progress_bar("bench verify") as advance:
 
@@ -171,7 +185,7 @@ def verify_board_command(
         standings = [v.standing.value for v in found.verified]
         print_json(
             {
-                "folder": str(folder),
+                "folder": str(board.path),
                 "sessions": sessions,
                 "answers": {name: standings.count(name) for name in sorted(set(standings))},
                 "marked": [_marked(v) for v in bad],
@@ -250,6 +264,15 @@ def _marked(verdict: Verified) -> dict[str, Any]:
         "standing": verdict.standing.value,
         "reason": verdict.reason,
     }
+
+
+def _reproduced(board: BoardFolder, out: Path) -> BoardFolder:
+    from tirgym.benchmarks.leaderboard.folder import BoardFolder
+    from tirgym.benchmarks.leaderboard.reproducing import reproduce
+
+    here = BoardFolder(out)
+    say_all(reproduce(board, here))
+    return here
 
 
 def _board(path: Path) -> BoardFolder:

@@ -16,6 +16,7 @@ from tirgym.benchmarks.leaderboard import measuring
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan, append_line
 from tirgym.benchmarks.leaderboard.measuring import Job, measure_apart, other_shapes
 from tirgym.benchmarks.leaderboard.record import Kind, Machine, Recipe, RecipeKind, Record
+from tirgym.benchmarks.leaderboard.reproducing import reproduce
 from tirgym.benchmarks.leaderboard.signing import Signer
 from tirgym.benchmarks.leaderboard.verdicts import Session, Standing
 from tirgym.benchmarks.leaderboard.verifying import Verdicts, read_verified, verify_board
@@ -109,6 +110,23 @@ def test_records_that_do_not_belong_are_left_out_with_one_line_each(tmp_path: Pa
     for words in ("other hardware (Another CPU", "2 threads", "core-v9", "trials (2, 8)"):
         assert sum(words in problem for problem in found.problems) == 1, found.problems
     assert not found.sound
+
+
+def test_a_board_of_another_machine_is_reproduced_on_this_one(tmp_path: Path) -> None:
+    foreign = replace(record(), machine=Machine("feed", "Another CPU", 64))
+    theirs, mine = board(tmp_path / "theirs", foreign), BoardFolder(tmp_path / "mine")
+    with pytest.raises(InvalidValueError, match="other hardware"):
+        verify_board(theirs, 1, measure=measured())
+    for _ in range(2):  # the second finds what the first wrote
+        assert reproduce(theirs, mine) == []
+    (made,) = mine.records()[0]
+    assert made.machine != foreign.machine
+    assert [a.recipe for a in made.answers] == [a.recipe for a in foreign.answers]
+    assert [a.claim for a in made.answers] == [None, None]
+    found = verify_board(mine, 1, measure=measured())
+    assert {v.standing for v in found.verified} == {Standing.VERIFIED}
+    with pytest.raises(InvalidValueError, match="another folder"):
+        reproduce(theirs, theirs)
 
 
 def test_a_folder_without_records_is_bad_usage(tmp_path: Path) -> None:
