@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tirgym.baselines.ppo.policy_kinds import POLICY_KINDS, PolicyKind
 from tirgym.envs.strategies import SHAPE_SETS
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.kernels_suite.kernel import Split
-from tirgym.kernels_suite.registry import SUITES, list_kernels
+from tirgym.kernels_suite.registry import SUITES, list_kernels, load_workload
 
 __all__ = ["TrainArgs"]
 
@@ -38,7 +38,9 @@ class TrainArgs:
     """families that are trained on"""
     kernels: tuple[str, ...] = ()
     """instead of those of the split: names, URIs, or file.py:NAME"""
-    shapes: str = "train"
+    shapes: str | None = None
+    """that are drawn from (`tirgym.envs.strategies.SHAPE_SETS`); None: train, or with a replay those
+    that the store holds"""
     curriculum: str = "rounds"
     steps: int = 200_000
     """environment steps, rounded up to whole rollouts"""
@@ -91,7 +93,7 @@ class TrainArgs:
             ("suite", self.suite, SUITES),
             ("split", self.split, list(Split)),
             ("split", self.eval_split, list(Split)),
-            ("shapes", self.shapes, SHAPE_SETS),
+            ("shapes", self.shapes or SHAPE_SETS[0], SHAPE_SETS),
             ("curriculum", self.curriculum, CURRICULA),
         )
         for kind, name, accepted in tables:
@@ -136,15 +138,15 @@ class TrainArgs:
 
         Raises InvalidValueError if it holds none of the split.
         """
-        return self._spec(self.kernels, self.split, self.shapes)
+        return self._spec(self.kernels, self.split, self.shapes or "train")
 
     def eval_spec(self) -> EnvSpec:
         """The environments of evaluations: held-out kernels at their default shapes."""
         return self._spec(self.eval_kernels, self.eval_split, "default")
 
     def _spec(self, kernels: tuple[str, ...], split: str, shapes: str) -> EnvSpec:
-        if not kernels and self.reward == "replay":
-            kernels, shapes = _stored(self.store, split), "default"
+        if self.reward == "replay" and self.shapes is None:
+            kernels, shapes = _stored(self.store, kernels, split), "default"
         return EnvSpec(
             env=self.env,
             kernels=kernels or _kernels(self.suite, split),
@@ -205,12 +207,29 @@ def _kernels(suite: str, split: str) -> tuple[str, ...]:
     return tuple(f"{kernel.suite}/{kernel.name}" for kernel in found)
 
 
-def _stored(store: str | None, split: str) -> tuple[str, ...]:
-    """Workloads of a split that a store holds answers for; raises InvalidValueError for none."""
+def _stored(store: str | None, kernels: Sequence[str], split: str) -> tuple[str, ...]:
+    """Workloads of kernels, or of a split, that a store holds answers for.
+
+    URIs stay as they are. Raises InvalidValueError where it holds none.
+    """
     from tirgym.envs.replay import replay_workloads
 
-    found = tuple(replay_workloads(store, split))
-    if not found:
-        accepted = f"one with answers for kernels of the {split} split (tirgym store record)"
-        raise InvalidValueError("store", store or "the user's store", accepted)
-    return found
+    where = store or "the user's store"
+    remedy = "tirgym store show lists them; with shapes given, what is missing may be measured"
+    if not kernels:
+        found = tuple(replay_workloads(store, split))
+        if not found:
+            accepted = f"one with answers for kernels of the {split} split ({remedy})"
+            raise InvalidValueError("store", where, accepted)
+        return found
+    held = replay_workloads(store)
+    uris: list[str] = []
+    for name in kernels:
+        kernel = load_workload(name).kernel
+        start = f"tirgym://{kernel.suite}/{kernel.name}?"
+        shapes = [name] if name.startswith("tirgym:") else [u for u in held if u.startswith(start)]
+        if not shapes:
+            accepted = f"one that {where} holds answers for ({remedy})"
+            raise InvalidValueError("kernel to replay", name, accepted)
+        uris += shapes
+    return tuple(uris)

@@ -60,8 +60,7 @@ def train(
     require_rl("training")
     if find_spec("tensorboard") is None:
         raise MissingExtraError("training", "tensorboard", "rl")
-    spec = args.spec()
-    spec.choices()
+    args.spec().make().close()  # what cannot be played is refused before anything is written
     args.eval_spec().choices()
 
     import torch

@@ -67,6 +67,7 @@ def test_bad_input_is_one_clear_line(cli: Cli, tmp_path: Path, name: str) -> Non
     assert said in errors[0]
     assert "Traceback" not in done.err
     assert not done.out
+    assert code == 1 or not (tmp_path / "run").exists()
 
 
 def test_a_file_for_a_folder_is_refused(cli: Cli, tmp_path: Path) -> None:
@@ -84,7 +85,8 @@ def test_another_training_is_refused(cli: Cli, tmp_path: Path) -> None:
 def test_what_failed_before_the_first_checkpoint_leaves_the_folder_free(
     cli: Cli, tmp_path: Path
 ) -> None:
-    assert cli(*SMALL, "--steps", "32", "--out", tmp_path, "--reward", "nowhere:Reward").code == 2
+    broken = cli(*SMALL, "--steps", "32", "--out", tmp_path, "--reward", "nan_reward:NanReward")
+    assert (broken.code, (tmp_path / "args.json").exists()) == (1, True)
     assert cli(*SMALL, "--steps", "32", "--out", tmp_path).code == 0
 
 

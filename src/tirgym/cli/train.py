@@ -59,8 +59,13 @@ def policy_command(
         ),
     ] = None,
     shapes: Annotated[
-        str, typer.Option("--shapes", help="Shapes to draw: train, default, holdout or tiny.")
-    ] = "train",
+        str | None,
+        typer.Option(
+            "--shapes",
+            help="Shapes to draw: train, default, holdout or tiny.",
+            show_default="train; with a replay those of the store",
+        ),
+    ] = None,
     curriculum: Annotated[
         str,
         typer.Option("--curriculum", help="rounds (every kernel in turn) or progress."),

@@ -199,6 +199,27 @@ def test_a_graph_policy_trains_in_every_environment(tmp_path: Path) -> None:
         assert load_policy(result.policy) is not None
 
 
+def test_a_replay_trains_on_what_the_store_holds(tmp_path: Path) -> None:
+    args = replace(
+        SMALL,
+        reward="replay",
+        store="core-v0",
+        shapes=None,
+        kernels=("matmul", "relu"),
+        eval_kernels=("softmax",),
+        steps=64,
+    )
+    for spec in (args.spec(), args.eval_spec()):
+        assert all(kernel.startswith("tirgym://core-v0/") for kernel in spec.kernels)
+    first = train(replace(args, out=str(tmp_path / "first")))
+    again = train(replace(args, out=str(tmp_path / "again")))
+    assert again.policy.read_bytes() == first.policy.read_bytes()
+    (played,) = first.evaluations[-1]["played"]
+    assert played["workload"].startswith("tirgym://core-v0/softmax?")
+    assert first.evaluations[-1]["verified_speedup"] is None
+    assert read_header(first.policy).reward == "replay"
+
+
 def test_a_reward_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
     args = replace(SMALL, out=str(tmp_path), reward="nan_reward:NanReward")
     with pytest.raises(TrainingError, match=r"nan at step \d+ of an episode of tirgym://core-v0/"):
