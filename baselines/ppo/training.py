@@ -91,15 +91,14 @@ def _run(
         stack.callback(env.close)
         model = learner.make_model(args, env)
         schedule = _resume(args, folder, model, env)
-        start = model.num_timesteps
+        start, save = model.num_timesteps, _saver(args)
         if start < args.total_steps:
             writer = SummaryWriter(str(folder.tensorboard), purge_step=schedule.logged + 1)
             stack.callback(writer.close)
-            save = _saver(args)
             boundary = Boundary(args, folder, env, writer, schedule, save, on_progress)
             stack.callback(boundary.close)
             _learn(model, args.total_steps - start, boundary)
-            save(model.policy, folder.policy, model.num_timesteps)
+        save(model.policy, folder.policy, model.num_timesteps)
         return int(start)
 
 
@@ -165,7 +164,7 @@ def _result(args: TrainArgs, folder: RunFolder, resumed_from: int, seconds: floa
 
     rows = folder.rows()
     curve = save_curve(rows, args, folder.curve) if find_spec("matplotlib") else None
-    steps = args.total_steps
+    steps = max(args.total_steps, resumed_from)
     done = steps - resumed_from
     return TrainResult(
         args,

@@ -304,6 +304,15 @@ def test_a_damaged_state_is_named(copied: Path) -> None:
     assert train(replace(SMALL, out=str(copied))).resumed_from == 128
 
 
+def test_a_training_that_was_killed_at_its_very_end_still_leaves_its_policy(
+    trained: TrainResult, copied: Path
+) -> None:
+    (copied / "policy.safetensors").unlink()
+    done = train(replace(SMALL, out=str(copied)))
+    assert done.steps_per_s is None
+    assert done.policy.read_bytes() == trained.policy.read_bytes()
+
+
 def test_damaged_arguments_are_named(copied: Path) -> None:
     (copied / "args.json").write_text(json.dumps({"agent": "ppo-mlp"}))
     with pytest.raises(DamagedFileError, match=r"args\.json"):
