@@ -322,3 +322,14 @@ def test_the_file_lock_excludes_and_ends_with_its_holder(tmp_path: Path) -> None
     with FileLock(path) as lock:
         assert lock.waited_s > 0.1
     timer.join()
+
+
+def test_workers_leave_torch_to_those_who_ask_for_it(worker: Worker) -> None:
+    pytest.importorskip("torch")
+    code = """
+        import sys
+        before = "torch" in sys.modules
+        import torch
+        answer = (before, float(torch.ones(2).sum()))
+    """
+    assert run(worker, code) == (False, 2.0)
