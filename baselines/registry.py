@@ -26,6 +26,7 @@ __all__ = [
 
 AGENTS: Mapping[str, str] = {
     "random": "tirgym.baselines.random_walk:RandomAgent",
+    "static": "tirgym.baselines.static_choice:StaticAgent",
     "greedy": "tirgym.baselines.greedy:GreedyAgent",
     "beam": "tirgym.baselines.beam:BeamAgent",
     "evolutionary": "tirgym.baselines.evolutionary:EvolutionaryAgent",

@@ -41,7 +41,7 @@ VENDORS: Mapping[str, tuple[str, ...]] = {
     "vendor-torch": ("torch",),
 }
 """Row → libraries of `tirgym.harness.vendor`, the first that has a call for the kernel counts."""
-BLANK = frozenset({"random", "greedy", "beam", "evolutionary", "mcts", PEER})
+BLANK = frozenset({"random", "static", "greedy", "beam", "evolutionary", "mcts", PEER})
 """Agents that bring nothing along: what they learn, they learn within the run."""
 
 

@@ -21,6 +21,7 @@ TRIALS = (1, 16, 64)
 """1 is the policy's own answer without search."""
 
 PLAYERS: Mapping[str, str] = {
+    "static": "static",
     "random": "random,space=decision",
     "random-transforms": "random",
     "greedy": "greedy",
@@ -29,7 +30,8 @@ PLAYERS: Mapping[str, str] = {
     "ppo-gnn-shuffled": "ppo-gnn",
     "ppo-gnn": "ppo-gnn",
 }
-"""Name in the tables → row of a board. Random answers decisions, as the policies do."""
+"""Name in the tables → row of a board. Static takes the compiler's own choices, which a policy sees
+marked; random answers decisions, as the policies do."""
 
 GROUPS = ("families", "shapes")
 """Held-out families at their default shape, and families of the training at held-out shapes."""

@@ -159,3 +159,11 @@ def test_random_answers_decision_points() -> None:
     root = design_space(start)
     for candidate, values in zip(run.history[1:], answered, strict=True):
         assert root.finish(values).program.ir_key == candidate.program.ir_key
+
+
+def test_static_measures_the_choices_of_the_compiler_and_nothing_else() -> None:
+    start = backend("llvm").start(load_workload("softmax"), backend("llvm").target())
+    run = SearchRun(start, default_vocabulary("llvm"), FakeCost(), FakeEvaluator(), Budget(9), 0)
+    run.run(make_agent("static"))
+    assert run.used == 1
+    assert run.history[-1].program.ir_key == design_space(start).finish().program.ir_key

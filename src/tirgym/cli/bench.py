@@ -36,7 +36,7 @@ __all__ = ["report_command", "run_command", "verify_board_command"]
 
 DEFAULT_AGENTS = {
     "a/a": "", "noop": "", "default": "", "vendor-numpy": "", "vendor-torch": "torch",
-    "metaschedule": "xgboost", "random": "", "greedy": "", "beam": "", "evolutionary": "", "mcts": "",
+    "metaschedule": "xgboost", "random": "", "static": "", "greedy": "", "beam": "", "evolutionary": "", "mcts": "",
 }  # fmt: skip
 """Rows of a board, and the package that some need."""
 SESSIONS = 3

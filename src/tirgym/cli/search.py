@@ -41,7 +41,7 @@ def optimize_command(
         str | None,
         typer.Option(
             "--agent",
-            help="random, greedy, beam, evolutionary, mcts, ppo-gnn, ppo-mlp, "
+            help="random, static, greedy, beam, evolutionary, mcts, ppo-gnn, ppo-mlp, "
             "or package.module:Class.",
             show_default="the strongest",
         ),
