@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -92,6 +93,19 @@ class RunFolder:
         except (SafetensorError, OSError, KeyError, ValueError) as error:
             problem = f"{error}; remove it to go on from the state before"
             raise DamagedFileError(str(path), "state of a training", problem) from None
+
+    # -- logs -------------------------------------------------------------------------------
+
+    def wait_for_a_new_log(self) -> None:
+        """Until a new event file sorts behind those that are there, a second at most.
+
+        TensorBoard reads them in the order of their names, which begin with the second.
+        """
+        names = [path.name for path in self.tensorboard.glob("events.out.tfevents.*")]
+        newest = max((int(name.split(".")[3]) for name in names), default=0)
+        left_s = newest + 1 - time.time()
+        if 0 < left_s <= 1:
+            time.sleep(left_s)
 
     # -- progress ---------------------------------------------------------------------------
 

@@ -93,6 +93,7 @@ def _run(
         schedule = _resume(args, folder, model, env)
         start, save = model.num_timesteps, _saver(args)
         if start < args.total_steps:
+            folder.wait_for_a_new_log()
             writer = SummaryWriter(str(folder.tensorboard), purge_step=schedule.logged + 1)
             stack.callback(writer.close)
             boundary = Boundary(args, folder, env, writer, schedule, save, on_progress)
