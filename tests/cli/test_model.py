@@ -54,6 +54,7 @@ def test_train_reports_held_out_kernels_beside_the_static_cost(
     assert Path(said["model_file"]).exists()
 
 
+@pytest.mark.slow
 def test_report_leaves_out_each_family(cli: Cli, store: Path, tmp_path: Path) -> None:
     arguments = ("--store", store, "--out", tmp_path / "model", *ARCH)
     said = cli("model", "train", *arguments, "--all-families", "--report", "--json").json()

@@ -135,8 +135,8 @@ def test_sync_vector_environments(name: str, form: str, vocabulary: str) -> None
     [
         ("tirgym/ScheduleStatic-v0", "dict", "primitive"),
         ("tirgym/ScheduleStatic-v0", "graph", "primitive"),
-        ("tirgym/ScheduleStatic-v0", "text", "both"),
-        ("tirgym/ScheduleStatic-v0", "dict", "macro"),
+        pytest.param("tirgym/ScheduleStatic-v0", "text", "both", marks=pytest.mark.slow),
+        pytest.param("tirgym/ScheduleStatic-v0", "dict", "macro", marks=pytest.mark.slow),
         ("tirgym/DecisionStatic-v0", "dict", "primitive"),
     ],
 )
