@@ -27,13 +27,14 @@ from rich.console import Console
 from rich.table import Table
 
 from tirgym.baselines.registry import make_agent, parse_options
+from tirgym.benchmarks.command_line import run_command
 from tirgym.benchmarks.kept_rows import KeptRows
-from tirgym.errors import TirgymError, UnknownNameError, UsageError
-from tirgym.harness.agent import Agent, Budget, Candidate
+from tirgym.errors import UnknownNameError
+from tirgym.harness.agent import Agent, Budget
 from tirgym.harness.backend import backend
 from tirgym.harness.hardware import compiler_versions, cpu_model
 from tirgym.harness.local_evaluator import LocalEvaluator
-from tirgym.harness.search_run import SearchRun, Trial
+from tirgym.harness.search_run import SearchRun, best_within
 from tirgym.harness.static_cost import StaticCostModel
 from tirgym.harness.transforms import default_vocabulary
 from tirgym.harness.verification import verify_best
@@ -98,8 +99,8 @@ def measure(label: str, agent: str, seed: int, trials: int) -> Row:
         began = time.monotonic()
         stopped = run.run(parse_agent(agent))
         search_s = time.monotonic() - began
-        early = verify_best(_best_within(run.trials, EARLY), start, evaluator)
-        final = verify_best(_best_within(run.trials, trials), start, evaluator)
+        early = verify_best(best_within(run.trials, EARLY), start, evaluator)
+        final = verify_best(best_within(run.trials, trials), start, evaluator)
     found = final.candidate.evaluation
     return Row(
         workload=label,
@@ -115,12 +116,6 @@ def measure(label: str, agent: str, seed: int, trials: int) -> Row:
         agent_s=round(search_s - run.evaluator_s, 2),
         search_s=round(search_s, 2),
     )
-
-
-def _best_within(curve: Sequence[Trial], trials: int) -> list[Candidate]:
-    """Programs of the first `trials` trials that passed, best first."""
-    passed = [t.candidate for t in curve if t.number <= trials and t.candidate.evaluation.passed]
-    return sorted(passed, key=lambda c: -(c.evaluation.speedup or 0.0))
 
 
 # -- the comparison -------------------------------------------------------------------------
@@ -217,11 +212,7 @@ def run(
 
 def main() -> None:
     """Command line."""
-    try:
-        typer.run(run)
-    except TirgymError as error:
-        print(f"agents_compare: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, UsageError) else 1)
+    run_command("agents_compare", run)
 
 
 if __name__ == "__main__":

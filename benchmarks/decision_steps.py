@@ -7,17 +7,15 @@ machine. Aims: the space in under 1 s, a step in under 2 ms, with candidate cost
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from tirgym.benchmarks.command_line import print_rows
 from tirgym.envs.decision import DecisionEnv
 
 __all__ = ["KERNELS", "StepReport", "main", "steps"]
@@ -83,13 +81,7 @@ def run(
     """Measure and print."""
     names: Sequence[str] = kernels.split(",")
     reports = [steps(name, episodes, costs) for costs in (False, True) for name in names]
-    if as_json:
-        print(json.dumps({"decision_steps": [asdict(report) for report in reports]}, indent=2))
-        return
-    table = Table(*asdict(reports[0]))
-    for report in reports:
-        table.add_row(*(str(value) for value in asdict(report).values()))
-    Console().print(table)
+    print_rows("decision_steps", reports, as_json)
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ from tirgym.harness.backend import backend
 from tirgym.harness.hardware import compiler_versions
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
+from tirgym.harness.whole_file import write_whole
 from tirgym.kernels_suite.kernel import Kernel, Workload
 from tirgym.kernels_suite.registry import list_kernels, load_kernel
 
@@ -219,11 +220,7 @@ class _Results:
     def add(self, row: KernelRow) -> None:
         self.rows[row.kernel] = asdict(row)
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(self.to_json(), indent=1) + "\n"
-            temporary = self.path.with_suffix(".part")
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(self.path)
+            write_whole(self.path, json.dumps(self.to_json(), indent=1) + "\n")
 
 
 def study(

@@ -24,16 +24,17 @@ from rich.console import Console
 
 from tirgym.baselines.metaschedule import MetaScheduleAgent
 from tirgym.baselines.optimize import optimize
+from tirgym.benchmarks.command_line import run_command
 from tirgym.benchmarks.peers_table import summary, table
-from tirgym.errors import DamagedFileError, TirgymError, UnknownNameError, UsageError
-from tirgym.harness.agent import Budget, Candidate
+from tirgym.errors import DamagedFileError, UnknownNameError
+from tirgym.harness.agent import Budget
 from tirgym.harness.backend import backend
 from tirgym.harness.evaluation import Comparison
 from tirgym.harness.hardware import compiler_versions, cpu_model
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.own_process import call_apart
 from tirgym.harness.program import Program
-from tirgym.harness.search_run import SearchRun, Trial
+from tirgym.harness.search_run import SearchRun, Trial, best_within
 from tirgym.harness.static_cost import StaticCostModel
 from tirgym.harness.target import Target
 from tirgym.harness.transforms import default_vocabulary
@@ -105,12 +106,6 @@ class Shipped:
     """by its own clock; its results are not checked by anyone"""
 
 
-def _best_within(curve: Sequence[Trial], trials: int) -> list[Candidate]:
-    """Programs of the first `trials` trials that passed, best first."""
-    passed = [t.candidate for t in curve if t.number <= trials and t.candidate.evaluation.passed]
-    return sorted(passed, key=lambda c: -(c.evaluation.speedup or 0.0))
-
-
 def _ratio(found: Comparison) -> float | None:
     """Time of the second over the first's."""
     return None if found.ratio is None else 1.0 / found.ratio
@@ -131,7 +126,7 @@ def duel(label: str, trials: int, seed: int, target: Target | None = None) -> Du
         peer_s = time.monotonic() - began
 
         def winner(curve: Sequence[Trial], within: int) -> Program:
-            return verify_best(_best_within(curve, within), start, evaluator).candidate.program
+            return verify_best(best_within(curve, within), start, evaluator).candidate.program
 
         # ours first in each pair: ratios are time of the second / time of the first
         early = evaluator.compare(winner(run.trials, EARLY), winner(ours.curve, EARLY))
@@ -274,15 +269,7 @@ def run(
 
 def main() -> None:
     """Command line."""
-    try:
-        typer.run(run)
-    except TirgymError as error:
-        sys.exit(_complain(error))
-
-
-def _complain(error: TirgymError) -> int:
-    print(f"peers: {error}", file=sys.stderr)
-    return 2 if isinstance(error, UsageError) else 1
+    run_command("peers", run)
 
 
 if __name__ == "__main__":

@@ -8,21 +8,19 @@ environment: under 5 ms for one observation, under 0.3 ms for a sample of an upd
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 import gymnasium
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from tirgym.baselines.ppo.extra import require_rl
 from tirgym.baselines.ppo.policy_kinds import POLICY_KINDS
+from tirgym.benchmarks.command_line import print_rows
 
 __all__ = ["KERNELS", "PolicyReport", "main", "measure"]
 
@@ -152,13 +150,7 @@ def run(
         for environment in ENVIRONMENTS
         for agent in ("ppo-gnn", "ppo-mlp")
     ]
-    if as_json:
-        print(json.dumps({"policy_speed": [asdict(report) for report in reports]}, indent=2))
-        return
-    table = Table(*asdict(reports[0]))
-    for report in reports:
-        table.add_row(*(str(value) for value in asdict(report).values()))
-    Console().print(table)
+    print_rows("policy_speed", reports, as_json)
 
 
 def main() -> None:

@@ -7,16 +7,14 @@ said is the ratio. The first round of a replay makes its states, later rounds fi
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from tirgym.benchmarks.command_line import print_rows
 from tirgym.envs.decision import DecisionEnv
 from tirgym.envs.replay import replay_workloads
 from tirgym.kernels_suite.kernel import Split
@@ -102,13 +100,7 @@ def run(
 ) -> None:
     """Measure and print."""
     reports = replay_steps(store, rounds, episodes, workloads)
-    if as_json:
-        print(json.dumps({"replay_steps": [asdict(report) for report in reports]}, indent=2))
-        return
-    table = Table(*asdict(reports[0]))
-    for report in reports:
-        table.add_row(*(str(value) for value in asdict(report).values()))
-    Console().print(table)
+    print_rows("replay_steps", reports, as_json)
 
 
 def main() -> None:

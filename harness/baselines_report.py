@@ -104,11 +104,11 @@ def _compiled(name: str, what: str, evaluation: Evaluation, start: Program) -> B
 
 def _vendor(result: VendorResult, start: Program) -> BaselineRow:
     if result.stats is None:
-        return BaselineRow("vendor", result.library, result.status.value, result.message)
+        return BaselineRow("vendor", result.version, result.status.value, result.message)
     gflops, fraction = _rates(result.stats, start)
     return BaselineRow(
         "vendor",
-        result.library,
+        result.version,
         result.status.value,
         result.message,
         result.stats,

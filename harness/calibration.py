@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from tirgym import settings
 from tirgym.errors import EvaluationError
 from tirgym.harness.hardware import cpu_facts, fingerprint
 from tirgym.harness.target import Target
+from tirgym.harness.whole_file import write_whole
 
 __all__ = ["Peaks", "estimated_peaks", "measure_peaks", "peaks"]
 
@@ -176,10 +176,7 @@ def peaks(target: Target) -> Peaks:
     if known is not None:
         return known
     made = _measure_elsewhere(target)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        file.write(json.dumps(asdict(made), indent=2, sort_keys=True) + "\n")
-    os.replace(file.name, path)
+    write_whole(path, json.dumps(asdict(made), indent=2, sort_keys=True) + "\n")
     return made
 
 

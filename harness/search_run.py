@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -19,7 +19,7 @@ from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.vocabulary import Vocabulary
 
-__all__ = ["SearchRun", "Stopped", "Trial"]
+__all__ = ["SearchRun", "Stopped", "Trial", "best_within"]
 
 GAIN = 1.05
 """Improvement of the best speedup that counts, for the patience of a budget."""
@@ -177,11 +177,7 @@ class SearchRun:
 
     def ranked(self) -> list[Candidate]:
         """Programs that passed, best first, one for each code key; ties go to the earlier one."""
-        first: dict[str, Candidate] = {}
-        for candidate in self.history:
-            if candidate.evaluation.passed:
-                first.setdefault(candidate.evaluation.code_key, candidate)
-        return sorted(first.values(), key=lambda c: -(c.evaluation.speedup or 0.0))
+        return _ranked(self.history)
 
     def _spent(self) -> Stopped | None:
         if self.used >= self.budget.trials:
@@ -250,3 +246,16 @@ class SearchRun:
             self._stale += 1
         if self._on_trial is not None:
             self._on_trial(trial)
+
+
+def best_within(curve: Sequence[Trial], trials: int) -> list[Candidate]:
+    """`SearchRun.ranked` of the first `trials` trials of a run."""
+    return _ranked(trial.candidate for trial in curve if trial.number <= trials)
+
+
+def _ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+    first: dict[str, Candidate] = {}
+    for candidate in candidates:
+        if candidate.evaluation.passed:
+            first.setdefault(candidate.evaluation.code_key, candidate)
+    return sorted(first.values(), key=lambda c: -(c.evaluation.speedup or 0.0))

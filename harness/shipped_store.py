@@ -10,7 +10,6 @@ import hashlib
 import json
 import lzma
 import os
-import secrets
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -19,6 +18,7 @@ from typing import Any
 
 from tirgym import settings
 from tirgym.errors import DamagedFileError
+from tirgym.harness.whole_file import write_whole
 
 __all__ = ["SHIPPED", "SUFFIX", "is_shipped", "pack", "shipped_store", "to_read", "unpack"]
 
@@ -59,9 +59,9 @@ def pack(store: Path, path: Path, facts: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(content).hexdigest()
     path.parent.mkdir(parents=True, exist_ok=True)
     packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
-    _write(path, packed)
+    write_whole(path, packed)
     described = {**facts, "sha256": digest, "bytes": len(content)}
-    _write(_facts_path(path), (json.dumps(described, indent=2, sort_keys=True) + "\n").encode())
+    write_whole(_facts_path(path), json.dumps(described, indent=2, sort_keys=True) + "\n")
     return digest
 
 
@@ -82,8 +82,7 @@ def unpack(path: Path, folder: Path) -> Path:
     if not unpacker.eof or hashlib.sha256(content).hexdigest() != wanted:
         problem = "its content is not that of its digest; install the package again"
         raise DamagedFileError(str(path), _WHAT, problem)
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(made, content)
+    write_whole(made, content)
     return made
 
 
@@ -109,16 +108,3 @@ def _facts_path(path: Path) -> Path:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, whoever else writes the same."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with partial.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

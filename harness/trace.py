@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tirgym.errors import DamagedFileError
 from tirgym.harness.target import Target
+from tirgym.harness.whole_file import write_whole
 
 __all__ = ["FORMAT", "REPLAYED", "Trace", "TraceResult"]
 
@@ -90,18 +90,7 @@ class Trace:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write whole or not at all: a crash leaves the old file or none."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        with partial.open("x", encoding="utf-8") as file:
-            try:
-                file.write(self.to_json())
-                file.flush()
-                os.fsync(file.fileno())
-            except BaseException:
-                partial.unlink()
-                raise
-        partial.replace(path)
+        write_whole(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:

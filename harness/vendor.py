@@ -46,8 +46,8 @@ ATTEMPTS = 3
 class VendorResult:
     """What a library's own call takes."""
 
-    library: str
-    """name and version"""
+    version: str
+    """of the library, its name first"""
     status: Status
     message: str = ""
     """why there is no number"""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
 import zipfile
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 
 from tirgym.errors import DamagedFileError
+from tirgym.harness.whole_file import write_whole
 
 __all__ = ["read_archive", "write_archive"]
 
@@ -28,18 +27,7 @@ def write_archive(path: str | os.PathLike[str], files: Mapping[str, bytes]) -> N
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted(files.items()):
             archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with partial.open("xb") as file:
-        try:
-            file.write(packed.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        except BaseException:
-            partial.unlink()
-            raise
-    partial.replace(path)
+    write_whole(path, packed.getvalue())
 
 
 def read_archive(path: str | os.PathLike[str]) -> dict[str, bytes]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tirgym.performance_model.learner import Examples
+from tirgym.performance_model.one_thread import one_thread
 from tirgym.performance_model.view import ProgramView
 from tirgym.spaces.graph import EDGE_FEATURES, EdgeType, NodeType
 
@@ -181,19 +182,11 @@ class _Network(nn.Module):  # type: ignore[misc]
 
 @contextmanager
 def _alone(seed: int | None = None) -> Iterator[None]:
-    """One thread, and a random state of its own; the caller's are as before afterwards.
-
-    On a busy machine two threads take 50 times as long as one for networks of this size.
-    """
-    threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[], enabled=seed is not None):
+    """`one_thread`, and a random state of its own; the caller's is as before afterwards."""
+    with torch.random.fork_rng(devices=[], enabled=seed is not None), one_thread():
         if seed is not None:
             torch.manual_seed(seed)
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
+        yield
 
 
 class GnnMember:

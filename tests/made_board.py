@@ -95,7 +95,7 @@ def made_record(agent: str, uri: str, seed: int) -> Record:
     if agent.startswith("vendor") and kernel == "transpose":
         return _record(agent, kind, uri, seed, (), (), Outcome.NOT_APPLICABLE, "has no transpose")
     if kind in (Kind.REFERENCE, Kind.CONTROL):
-        recipe = Recipe(_RECIPES.get(agent, RecipeKind.LIBRARY), library=agent)
+        recipe = Recipe(_RECIPES.get(agent, RecipeKind.LIBRARY), vendor=agent)
         answers = tuple(Answer(trials, recipe, code_key=f"code-{agent}") for trials in TRIALS)
         return _record(agent, kind, uri, seed, answers)
     best, curve = 1.0, [Point(0, False, "passed", 1.0, 1.0, 0.1, "code-0")]

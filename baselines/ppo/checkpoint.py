@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
@@ -23,6 +22,7 @@ from tirgym.baselines.ppo.extra import require_rl
 from tirgym.baselines.ppo.games import Game, game_of, vocabulary_name
 from tirgym.baselines.ppo.header import CheckpointHeader, actions_digest, layout_digest
 from tirgym.errors import DamagedFileError, InvalidValueError, TargetMismatchError, UsageError
+from tirgym.harness.whole_file import write_whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,7 +67,7 @@ def save_policy(policy: Any, path: str | os.PathLike[str], header: CheckpointHea
     ):
         accepted = f"one that was trained in {header.environment} as it is made by default"
         raise InvalidValueError("policy", header.agent, accepted)
-    _write(Path(path), save(weights, metadata={_KEY: header.to_json()}))
+    write_whole(path, save(weights, metadata={_KEY: header.to_json()}))
 
 
 def read_header(path: str | os.PathLike[str]) -> CheckpointHeader:
@@ -209,15 +209,3 @@ def _read(path: str | os.PathLike[str]) -> tuple[CheckpointHeader, dict[str, Ten
         problem = f"{error}; `tirgym train --out FOLDER` writes one"
         raise DamagedFileError(str(path), _WHAT, problem) from None
     return header, weights
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise

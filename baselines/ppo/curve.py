@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tirgym.baselines.ppo.train_args import TrainArgs
+from tirgym.harness.whole_file import write_whole
 
 __all__ = ["save_curve"]
 
@@ -44,7 +45,7 @@ def save_curve(rows: Sequence[Mapping[str, Any]], args: TrainArgs, path: Path) -
     lower.set_ylabel("episode return,\ntraining kernels")
     lower.set_xlabel("environment steps")
     figure.suptitle(f"{args.agent} on {args.env}, {args.reward} reward, seed {args.seed}")
-    partial = path.with_name(f".{path.name}.partial")
-    figure.savefig(partial, dpi=120, format="png")
-    os.replace(partial, path)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=120, format="png")
+    write_whole(path, picture.getvalue())
     return path

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from tirgym.baselines.ppo.checkpoint import game_for, load_policy, read_header
 from tirgym.errors import TargetMismatchError
 from tirgym.harness.cost import CostModel
 from tirgym.harness.program import Program
+from tirgym.performance_model.one_thread import one_thread
 
 __all__ = ["Path", "Player", "Walks"]
 
@@ -49,7 +49,7 @@ class Player:
             shown = {name: np.stack([o[name] for o in observations]) for name in observations[0]}
         else:
             shown = np.stack(observations)
-        with _one_thread(), torch.no_grad():
+        with one_thread(), torch.no_grad():
             tensors, _ = self.policy.obs_to_tensor(shown)
             found = self.policy.get_distribution(tensors, action_masks=stacked).distribution.logits
         logits: NDArray[np.float64] = found.cpu().numpy().astype(np.float64)
@@ -130,16 +130,3 @@ def _drawn(opinion: NDArray[np.float64], temperature: float, rng: np.random.Gene
     if temperature > 0:
         opinion = opinion / temperature + rng.gumbel(size=len(opinion))
     return int(opinion.argmax())
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """On a busy machine two threads take 50 times as long as one for networks of this size."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

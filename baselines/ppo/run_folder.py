@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tirgym.baselines.ppo.train_args import TrainArgs
 from tirgym.errors import DamagedFileError, InvalidValueError
+from tirgym.harness.whole_file import write_whole
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["RunFolder", "write_whole"]
+__all__ = ["RunFolder"]
 
 _KEPT = 2
 """Newest states that stay."""
@@ -63,7 +64,7 @@ class RunFolder:
             except (ValueError, TypeError) as error:
                 raise DamagedFileError(str(path), "list of arguments", str(error)) from None
             args.require_same(before)
-        write_whole(path, (json.dumps(args.to_dict(), indent=2) + "\n").encode())
+        write_whole(path, json.dumps(args.to_dict(), indent=2) + "\n")
 
     # -- states -----------------------------------------------------------------------------
 
@@ -124,14 +125,4 @@ class RunFolder:
     def keep_rows(self, steps: int) -> None:
         """Drop the lines of evaluations after `steps`."""
         rows: Sequence[Mapping[str, Any]] = [row for row in self.rows() if row["steps"] <= steps]
-        write_whole(self.progress, "".join(json.dumps(row) + "\n" for row in rows).encode())
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+        write_whole(self.progress, "".join(json.dumps(row) + "\n" for row in rows))

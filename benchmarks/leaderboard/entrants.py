@@ -65,7 +65,7 @@ class Entrant:
             return Recipe(RecipeKind.DEFAULT)
         kernel = workload.kernel.name
         libraries = [name for name in VENDORS[self.name] if has_call(name, kernel)]
-        return Recipe(RecipeKind.LIBRARY, library=libraries[0]) if libraries else None
+        return Recipe(RecipeKind.LIBRARY, vendor=libraries[0]) if libraries else None
 
     def saw(self, declared: object) -> Saw:
         """What the agent says that it saw; agents of this package that bring nothing need not say."""

@@ -21,8 +21,9 @@ from typing import Any, TypeVar
 
 from tirgym.benchmarks.leaderboard.record import Record, parse_record
 from tirgym.errors import DamagedFileError, EvaluationError, InvalidValueError
+from tirgym.harness.whole_file import write_whole
 
-__all__ = ["BoardFolder", "Plan", "append_line", "plain", "read_lines", "write_whole"]
+__all__ = ["BoardFolder", "Plan", "append_line", "plain", "read_lines"]
 
 T = TypeVar("T")
 PLAN_FORMAT = "tirgym-bench-plan-1"
@@ -169,17 +170,6 @@ def append_line(path: Path, text: str) -> None:
         file.write(text.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace the file at `path`: a crash leaves the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.part")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -108,16 +108,16 @@ def _measured(job: Job, maker: ProgramMaker, session: int, evaluator: LocalEvalu
             code_key=control.code_key,
         )
     if job.recipe.kind is RecipeKind.LIBRARY:
-        library = measure_vendor(workload, target, job.recipe.library)
-        best_us = library.stats.lower_quartile_us if library.stats else None
+        timed = measure_vendor(workload, target, job.recipe.vendor)
+        best_us = timed.stats.lower_quartile_us if timed.stats else None
         return _session(
             *place,
-            library.status.value,
-            message=library.message or library.library,
-            speedup=library.speedup,
-            speedup_ci=library.speedup_ci,
+            timed.status.value,
+            message=timed.message or timed.version,
+            speedup=timed.speedup,
+            speedup_ci=timed.speedup_ci,
             best_us=best_us,
-            naive_us=best_us * library.speedup if best_us and library.speedup else None,
+            naive_us=best_us * timed.speedup if best_us and timed.speedup else None,
         )
     try:
         program = _program(job, maker)

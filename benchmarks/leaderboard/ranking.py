@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,9 @@ from tirgym.benchmarks.leaderboard.entrants import DEFAULT, PEER, VENDORS
 from tirgym.benchmarks.leaderboard.record import Kind, Record
 from tirgym.benchmarks.leaderboard.statistics import (
     Scores,
+    estimate,
     fast_p,
     geomean,
-    interval,
     iqm,
     median,
     ranked,
@@ -51,10 +51,10 @@ def _row(board: Board, name: str, trials: int) -> dict[str, Any]:
     return {
         "agent": name,
         "kind": board.kind(name).value,
-        "geomean": _estimate(scores, geomean),
-        "median": _estimate(scores, median),
-        "iqm": _estimate(scores, iqm),
-        "geomean_unclipped": _estimate(unclipped(speedups), geomean),
+        "geomean": estimate(scores, geomean),
+        "median": estimate(scores, median),
+        "iqm": estimate(scores, iqm),
+        "geomean_unclipped": estimate(unclipped(speedups), geomean),
         "fast_p": {f"{p:g}": fast_p(speedups, p) for p in FAST_P},
         "against": {
             "naive": _ratio(scores, np.ones_like(scores)),
@@ -64,11 +64,6 @@ def _row(board: Board, name: str, trials: int) -> dict[str, Any]:
         **{standing.value: matrix.count(standing) for standing in Standing},
         **_spent(runs),
     }
-
-
-def _estimate(scores: Scores, statistic: Callable[[Scores], Scores]) -> dict[str, float | None]:
-    low, high = interval(scores, statistic) or (None, None)
-    return {"value": float(statistic(scores)), "low": low, "high": high}
 
 
 def _against(board: Board, scores: Scores, other: str, trials: int) -> dict[str, Any] | None:

@@ -73,13 +73,13 @@ class Recipe:
     """TRANSFORMS: text forms, in order"""
     schedule: str = ""
     """SCHEDULE: instructions and decisions, as the JSON text that TVM writes"""
-    library: str = ""
+    vendor: str = ""
     """LIBRARY: name in `tirgym.harness.vendor.LIBRARIES`"""
 
     @property
     def digest(self) -> str:
         """16 hex digits; equal recipes are measured once for each workload and session."""
-        text = json.dumps([self.kind, self.steps, self.schedule, self.library])
+        text = json.dumps([self.kind, self.steps, self.schedule, self.vendor])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -268,7 +268,7 @@ def _cells(board: Board) -> Iterator[dict[str, Any]]:
             "roofline": _share(cell.floor_us, cell.best_us),
             "recipe": answer.recipe.kind.value if answer else None,
             "transforms": list(answer.recipe.steps) if answer else [],
-            "library": answer.recipe.library if answer else "",
+            "vendor": answer.recipe.vendor if answer else "",
             "outcome": record.outcome.value if record else None,
             "message": record.message if record else "",
         }

@@ -28,14 +28,14 @@ from tirgym.benchmarks.leaderboard.record import (
     Used,
 )
 from tirgym.errors import EvaluationError
-from tirgym.harness.agent import Budget, Candidate
+from tirgym.harness.agent import Budget
 from tirgym.harness.backend import backend
 from tirgym.harness.evaluation import Evaluation
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.hardware import compiler_versions, cpu_model, fingerprint
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.program import Program
-from tirgym.harness.search_run import SearchRun, Stopped, Trial
+from tirgym.harness.search_run import SearchRun, Stopped, Trial, best_within
 from tirgym.harness.static_cost import StaticCostModel
 from tirgym.harness.store import PROTOCOL_VERSION
 from tirgym.harness.target import Target
@@ -155,12 +155,7 @@ def _answer(
     schedules: Mapping[str, str],
 ) -> Answer:
     """The best of the first `trials` trials, chosen by measuring the best three again in full."""
-    unique: dict[str, Candidate] = {}
-    for trial in curve:
-        if trial.number <= trials and trial.candidate.evaluation.passed:
-            unique.setdefault(trial.candidate.evaluation.code_key, trial.candidate)
-    ranking = sorted(unique.values(), key=lambda c: -(c.evaluation.speedup or 0.0))
-    chosen = verify_best(ranking, start, evaluator).candidate
+    chosen = verify_best(best_within(curve, trials), start, evaluator).candidate
     program, found = chosen.program, chosen.evaluation
     recipe = recipe_of(program, start, schedules)
     return Answer(trials, recipe, program.ir_key, found.code_key, _claim(found))

@@ -18,6 +18,7 @@ from tirgym.errors import InvalidValueError
 __all__ = [
     "UNVERIFIED",
     "Scores",
+    "estimate",
     "fast_p",
     "geomean",
     "improvement",
@@ -119,6 +120,15 @@ def interval(
     if values.shape[-2] < 2:
         return None
     return _percentiles(statistic(_resampled(values, np.random.default_rng(seed))))
+
+
+def estimate(scores: Scores, statistic: Callable[[Scores], Scores]) -> dict[str, float | None]:
+    """`statistic` with its 95 % `interval` as JSON values: "value", "low" and "high".
+
+    The ends are None for a single seed.
+    """
+    low, high = interval(scores, statistic) or (None, None)
+    return {"value": float(statistic(scores)), "low": low, "high": high}
 
 
 def improvement_interval(

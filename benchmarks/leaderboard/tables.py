@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tirgym.benchmarks.leaderboard.folder import write_whole
+from tirgym.harness.whole_file import write_whole
 
 __all__ = ["markdown", "ranking_csv", "workloads_csv", "write_report"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line, read_lines, write_whole
+from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line, read_lines
 from tirgym.benchmarks.leaderboard.measuring import Job, measure_apart
 from tirgym.benchmarks.leaderboard.record import Record
 from tirgym.benchmarks.leaderboard.running import versions
@@ -18,6 +18,7 @@ from tirgym.benchmarks.leaderboard.verdicts import Session, Standing, Verified, 
 from tirgym.errors import InvalidValueError, UsageError
 from tirgym.harness.hardware import fingerprint
 from tirgym.harness.target import Target
+from tirgym.harness.whole_file import write_whole
 from tirgym.kernels_suite.registry import load_workload
 
 __all__ = ["Step", "Summary", "Verdicts", "admitted", "read_verified", "verify_board"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from tirgym.baselines.ppo.policy_kinds import POLICY_KINDS
 from tirgym.baselines.ppo.train_args import TrainArgs
 from tirgym.benchmarks.leaderboard.entrants import Entrant, entrant
-from tirgym.benchmarks.leaderboard.folder import write_whole
 from tirgym.errors import DamagedFileError, InvalidValueError, UnknownNameError
+from tirgym.harness.whole_file import write_whole
 from tirgym.kernels_suite.kernel import Split, Workload
 from tirgym.kernels_suite.registry import list_kernels, load_workload
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from tirgym.baselines.ppo.run_folder import RunFolder
-from tirgym.benchmarks.leaderboard.folder import BoardFolder, plain, write_whole
+from tirgym.benchmarks.leaderboard.folder import BoardFolder, plain
 from tirgym.benchmarks.leaderboard.record import Record
 from tirgym.benchmarks.leaderboard.running import machine, versions
-from tirgym.benchmarks.leaderboard.statistics import Scores, geomean, interval, ranked
+from tirgym.benchmarks.leaderboard.statistics import Scores, estimate, geomean, ranked
 from tirgym.benchmarks.transfer.plan import GROUPS, TransferPlan
+from tirgym.harness.whole_file import write_whole
 
 __all__ = ["summarize", "write_report"]
 
@@ -53,7 +54,8 @@ def summarize(
             continue
         tables = {
             str(trials): {
-                name: _estimate(_scores(runs, name, shared, seeds, trials)) for name in plan.players
+                name: estimate(_scores(runs, name, shared, seeds, trials), geomean)
+                for name in plan.players
             }
             for trials in plan.trials
         }
@@ -95,12 +97,6 @@ def _scores(
 ) -> Scores:
     """(seeds, workloads)."""
     return ranked([[_speedup(runs[name, uri, seed], trials) for uri in uris] for seed in seeds])
-
-
-def _estimate(scores: Scores) -> dict[str, float | None]:
-    found = interval(scores, geomean)
-    low, high = (None, None) if found is None else (float(found[0]), float(found[1]))
-    return {"geomean": float(geomean(scores)), "low": low, "high": high}
 
 
 def _by_workload(
@@ -160,7 +156,7 @@ def _heading(trials: str) -> str:
 
 
 def _cell(estimate: Mapping[str, float | None]) -> str:
-    value, low, high = (estimate[key] for key in ("geomean", "low", "high"))
+    value, low, high = (estimate[key] for key in ("value", "low", "high"))
     return f"{value:.2f}" if low is None else f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 

@@ -17,11 +17,11 @@ from typing import Annotated
 import typer
 
 from tirgym.baselines.ppo.training import train
+from tirgym.benchmarks.command_line import run_command
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line
 from tirgym.benchmarks.leaderboard.running import Conditions, run_row
 from tirgym.benchmarks.transfer.plan import PLAYERS, TransferPlan
 from tirgym.benchmarks.transfer.report import write_report
-from tirgym.errors import TirgymError, UsageError
 from tirgym.harness.backend import backend
 
 __all__ = ["main", "play_all", "train_all"]
@@ -86,11 +86,7 @@ def run(
 
 def main() -> None:
     """Command line."""
-    try:
-        typer.run(run)
-    except TirgymError as error:
-        print(f"transfer: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, UsageError) else 1)
+    run_command("transfer", run)
 
 
 if __name__ == "__main__":

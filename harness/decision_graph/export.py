@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tirgym.harness.decision_graph.model import DecisionGraph
 from tirgym.harness.decision_graph.page import to_html
 from tirgym.harness.decision_graph.queries import best_path
 from tirgym.harness.decision_graph.told import to_dict
+from tirgym.harness.whole_file import write_whole
 
 __all__ = ["FORMATS", "format_of", "save_graph", "to_dot", "to_graphml", "to_json"]
 
@@ -162,12 +162,4 @@ def save_graph(
 ) -> None:
     """Write `graph` whole or not at all, in the format of `format_of`."""
     text = _WRITERS[format_of(path, wanted)](graph)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        partial.write_text(text, encoding="utf-8", errors="replace")
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    write_whole(path, text.encode(errors="replace"))

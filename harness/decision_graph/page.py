@@ -7,11 +7,7 @@ content security policy lets nothing else run or load.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
-import json
-import re
 from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any
@@ -20,6 +16,7 @@ from tirgym.harness.decision_graph.layout import places
 from tirgym.harness.decision_graph.model import DecisionGraph
 from tirgym.harness.decision_graph.queries import frontier
 from tirgym.harness.decision_graph.told import to_dict
+from tirgym.harness.html_page import embedded, fill, policy_hash
 
 __all__ = ["to_html"]
 
@@ -30,26 +27,21 @@ def to_html(graph: DecisionGraph) -> str:
     kernels = sorted({root.workload.partition("?")[0].split("/")[-1] for root in graph.roots})
     parts = {
         "title": html.escape(f"Decision graph: {', '.join(kernels)}"),
-        "policy": f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
+        "policy": f"default-src 'none'; style-src {policy_hash(style)}; "
+        f"script-src {policy_hash(script)}",
         "style": style,
         "script": script,
         "data": _data(graph),
     }
-    # in one pass, so that no part is looked through for the names of others
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _part("page.html"))
+    return fill(_part("page.html"), parts)
 
 
 def _part(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
 def _data(graph: DecisionGraph) -> str:
-    """JSON that no HTML parser can see an end of its element in."""
+    """The graph with places and promises, for the script."""
     told, at = to_dict(graph), places(graph)
     ahead = {
         found.state.id: {"promise": found.promise, "untried": _first(found.untried)}
@@ -59,8 +51,7 @@ def _data(graph: DecisionGraph) -> str:
     for node in told["nodes"]:
         node["x"], node["y"] = at[node["id"]]
         node["frontier"] = ahead.get(node["id"])
-    text = json.dumps(told, sort_keys=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return embedded(told, sort_keys=True)
 
 
 def _first(texts: Iterable[str]) -> list[Any]:

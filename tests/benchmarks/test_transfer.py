@@ -64,12 +64,12 @@ def test_nothing_that_is_played_was_trained_on() -> None:
 def test_means_are_over_seeds_and_workloads_and_count_at_least_one() -> None:
     found = summarize(PLAN, records(), {})["groups"][GROUPS[0]]
     assert (found["workloads"], found["seeds"]) == (list(URIS), 2)
-    gnn = {trials: row["ppo-gnn"]["geomean"] for trials, row in found["trials"].items()}
+    gnn = {trials: row["ppo-gnn"]["value"] for trials, row in found["trials"].items()}
     assert gnn == pytest.approx({"1": 4.0, "16": math.sqrt(8 * 16), "64": 32.0})
     random = found["trials"]["16"]["random"]
-    assert random["geomean"] == pytest.approx(math.sqrt(2 * 4))
-    assert random["low"] < random["geomean"] < random["high"]
-    assert found["trials"]["1"]["random"]["geomean"] == 0.5  # nothing verified
+    assert random["value"] == pytest.approx(math.sqrt(2 * 4))
+    assert random["low"] < random["value"] < random["high"]
+    assert found["trials"]["1"]["random"]["value"] == 0.5  # nothing verified
 
 
 def test_workloads_that_somebody_lacks_are_left_out_of_the_means() -> None:

@@ -111,7 +111,7 @@ def test_a_search_that_shows_no_trials_is_no_run(tmp_path: Path) -> None:
 
 
 def test_a_library_is_no_schedule_of_an_agent(tmp_path: Path) -> None:
-    library = Recipe(RecipeKind.LIBRARY, library="numpy")
+    library = Recipe(RecipeKind.LIBRARY, vendor="numpy")
     found = verify_board(
         board(tmp_path, answers=tuple(Answer(n, library, "", "code") for n in (2, 4))),
         1,

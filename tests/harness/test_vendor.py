@@ -54,7 +54,7 @@ def test_measured_in_a_process_of_its_own() -> None:
     workload = load_workload("matmul", {"m": 32, "n": 32, "k": 32})
     result = measure_vendor(workload, backend("llvm").target(), "numpy")
     assert result.status in (Status.PASSED, Status.NOISY)
-    assert result.library.startswith(f"numpy {np.__version__} (")
+    assert result.version.startswith(f"numpy {np.__version__} (")
     assert (result.stats is None) == (result.speedup is None) == (result.status is Status.NOISY)
 
 

@@ -110,7 +110,7 @@
     details.scrollIntoView({block: "start"});
   }
   // -- every answer -------------------------------------------------------------------------------------------
-  const how = (cell) => cell.transforms.length ? cell.transforms.join("; ") : cell.library || RECIPES[cell.recipe] || "";
+  const how = (cell) => cell.transforms.length ? cell.transforms.join("; ") : cell.vendor || RECIPES[cell.recipe] || "";
   const standing = (cell) => cell.standing === "verified" ? "verified" : STANDINGS[cell.standing];
   const answerColumns = [
     {name: "agent", head: "agent", head_cell: true, value: (cell) => cell.agent, cell: (cell) => who(cell.agent)},

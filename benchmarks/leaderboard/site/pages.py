@@ -7,19 +7,17 @@ alone, and a content security policy lets nothing else run or load.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
-import json
 import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tirgym.benchmarks.leaderboard.folder import write_whole
 from tirgym.benchmarks.leaderboard.report import FORMAT
 from tirgym.errors import InvalidValueError
+from tirgym.harness.html_page import embedded, fill, policy_hash
+from tirgym.harness.whole_file import write_whole
 
 __all__ = ["page_names", "write_site"]
 
@@ -121,30 +119,20 @@ def _kernel(told: Values, uri: str) -> dict[str, Any]:
 def _page(title: str, body: str, data: Values, root: str = "") -> str:
     style = _asset("site.css")
     script = "\n".join(_asset(name) for name in (*_SCRIPTS, f"{body}.js"))
-    policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {_hash(style)}; "
+    policy = (
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {policy_hash(style)}; "
+    )
     parts = {
         "title": html.escape(title),
-        "policy": f"{policy}script-src {_hash(script)}",
+        "policy": f"{policy}script-src {policy_hash(script)}",
         "root": root,
         "body": _asset(f"{body}.html"),
         "style": style,
         "script": script,
-        "data": _embedded({**data, "root": root}),
+        "data": embedded({**data, "root": root}),
     }
-    # in one pass, so that no part is looked through for the names of others
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
+    return fill(_asset("page.html"), parts)
 
 
 def _asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def _embedded(data: Values) -> str:
-    """JSON that no HTML parser can see an end of its element in."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -52,7 +52,7 @@ def reference(agent: str, uri: str, seed: int, recipe: Recipe) -> Record:
 def small_board(path: Path) -> BoardFolder:
     folder = BoardFolder(path)
     control, default = Recipe(RecipeKind.CONTROL), Recipe(RecipeKind.DEFAULT)
-    library = Recipe(RecipeKind.LIBRARY, library="numpy")
+    library = Recipe(RecipeKind.LIBRARY, vendor="numpy")
     rows = []
     for seed in (0, 1):
         rows += [

@@ -62,7 +62,7 @@ def test_references_spend_nothing() -> None:
         assert [a.recipe.kind for a in found.answers] == [RecipeKind(kind)] * 2
         assert (found.used.trials, found.curve) == (0, ())
     library = run_row(entrant("vendor-numpy"), ADD, 0, conditions())
-    assert library.answers[0].recipe.library == "numpy"
+    assert library.answers[0].recipe.vendor == "numpy"
     stencil = load_workload("stencil2d").uri
     nothing = run_row(entrant("vendor-numpy"), stencil, 0, conditions())
     assert (nothing.outcome, nothing.answers) == (Outcome.NOT_APPLICABLE, ())

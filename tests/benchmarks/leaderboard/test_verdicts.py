@@ -96,10 +96,10 @@ def test_a_reference_without_an_answer_is_not_applicable_and_an_agent_fails() ->
 @pytest.mark.parametrize(
     ("agent", "recipe"),
     [
-        ("beam", Recipe(RecipeKind.LIBRARY, library="numpy")),
+        ("beam", Recipe(RecipeKind.LIBRARY, vendor="numpy")),
         ("beam", Recipe(RecipeKind.DEFAULT)),
         ("beam", Recipe(RecipeKind.SCHEDULE, schedule="[[], []]")),
-        ("metaschedule", Recipe(RecipeKind.LIBRARY, library="numpy")),
+        ("metaschedule", Recipe(RecipeKind.LIBRARY, vendor="numpy")),
         ("a/a", Recipe(RecipeKind.TRANSFORMS)),
     ],
 )
@@ -111,6 +111,6 @@ def test_rows_answer_in_their_own_language(agent: str, recipe: Recipe) -> None:
 
 
 def test_a_row_cannot_call_itself_a_reference() -> None:
-    made = record(answers=(Answer(2, Recipe(RecipeKind.LIBRARY, library="numpy")),))
+    made = record(answers=(Answer(2, Recipe(RecipeKind.LIBRARY, vendor="numpy")),))
     object.__setattr__(made, "kind", Kind.REFERENCE)
     assert "is no reference" in judge(made, 2, made.answers[0], [session()], 1).reason

@@ -201,7 +201,7 @@ def test_a_clean_process_measures_what_stands_in_a_recipe() -> None:
 
 @pytest.mark.slow
 def test_references_and_the_control_are_measured_in_a_clean_process() -> None:
-    library = Recipe(RecipeKind.LIBRARY, library="numpy")
+    library = Recipe(RecipeKind.LIBRARY, vendor="numpy")
     recipes = (library, Recipe(RecipeKind.DEFAULT), Recipe(RecipeKind.CONTROL))
     uri = "tirgym://core-v0/matmul?m=64&n=64&k=64&dtype=float32"
     jobs = [Job(recipe, Kind.REFERENCE, shapes=False) for recipe in recipes]

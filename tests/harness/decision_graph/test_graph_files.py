@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -105,11 +106,10 @@ def test_a_write_that_fails_leaves_the_old_file(
     path = tmp_path / "g.json"
     path.write_text("old")
 
-    def full(self: Path, *arguments: object, **keywords: object) -> int:
-        self.touch()
+    def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         save_graph(GRAPH, path)
     assert [found.name for found in tmp_path.iterdir()] == ["g.json"]

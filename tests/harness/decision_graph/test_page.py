@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-import re
-from html.parser import HTMLParser
 from itertools import pairwise
 
 from graphs import by_hand
+from pages_as_text import assert_sealed, parsed
 
 from tirgym.harness.decision_graph.layout import places
 from tirgym.harness.decision_graph.page import to_html
@@ -21,29 +18,6 @@ GRAPH = by_hand(
     workload=f"tirgym://local/{ATTACK}:k?n=1",
     warnings=[ATTACK],
 )
-
-
-class Tags(HTMLParser):
-    """Elements with their attributes, and the text of script elements."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        if self.found and self.found[-1][0] in ("script", "style"):
-            self.scripts.append(data)
-
-
-def parsed(text: str) -> Tags:
-    tags = Tags()
-    tags.feed(text)
-    tags.close()
-    return tags
 
 
 def test_the_data_comes_back_and_stays_data() -> None:
@@ -58,21 +32,7 @@ def test_the_data_comes_back_and_stays_data() -> None:
 
 
 def test_nothing_is_loaded_and_only_the_shipped_script_runs() -> None:
-    text = to_html(GRAPH)
-    tags = parsed(text)
-    assert not [a for _, a in tags.found if {"src", "href", "srcset", "action"} & set(a)]
-    assert not [key for _, attributes in tags.found for key in attributes if key.startswith("on")]
-    policy = next(
-        a["content"] for _, a in tags.found if a.get("http-equiv") == "Content-Security-Policy"
-    )
-    script = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)[-1]
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert policy is not None
-    assert f"script-src 'sha256-{digest}'" in policy
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    for forbidden in ("innerHTML", "outerHTML", "document.write", "insertAdjacentHTML", "eval("):
-        assert forbidden not in script
+    assert_sealed(to_html(GRAPH), ("src", "href", "srcset", "action"))
 
 
 def test_places_are_a_tree_with_the_best_path_in_the_first_row() -> None:
