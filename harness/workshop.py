@@ -7,6 +7,8 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tirgym.errors import TargetMismatchError
+from tirgym.harness.backend import backend
 from tirgym.harness.desk import Desk, Limits, roofline_floor
 from tirgym.harness.evaluation import Level
 from tirgym.harness.file_lock import timing_lock_path
@@ -62,9 +64,15 @@ class Workshop:
         return self._number - 1
 
     def desk(self, workload: Workload, target: Target) -> Desk:
-        """The desk of a workload, made on first use."""
+        """The desk of a workload, made on first use.
+
+        Raises TargetMismatchError for a target whose code cannot run on this machine.
+        """
         key = (workload, target)
         if key not in self._desks:
+            reason = backend(target.backend).why_not_here(target)
+            if reason is not None:
+                raise TargetMismatchError(reason)
             self._desks[key] = Desk(str(len(self._desks)), workload, target, self._floor_us)
         return self._desks[key]
 

@@ -126,6 +126,9 @@ class ToyBackend:
     name = "toy"
     levels = ("dials",)
 
+    def why_not_here(self, target: Target) -> str | None:
+        return None
+
     def why_unavailable(self) -> str | None:
         return None
 

@@ -20,7 +20,14 @@ from tirgym.harness.backends.llvm_levels import (
     run_passes,
 )
 from tirgym.harness.collector import spare_collector
-from tirgym.harness.hardware import compiler_versions, cpu_facts, cpu_model, fingerprint
+from tirgym.harness.hardware import (
+    compiler_versions,
+    cpu_facts,
+    cpu_model,
+    fingerprint,
+    lacking,
+    own_arch,
+)
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -68,12 +75,22 @@ class LLVMBackend:
         limit = os.cpu_count() or 1
         if not 1 <= num_threads <= limit:
             raise InvalidValueError("num_threads", num_threads, f"1 to {limit} on this machine")
-        arch = arch or str(tvm.target.codegen.llvm_get_system_cpu())
+        arch = arch or own_arch()
         host = tvm.target.Target({"kind": "llvm"})
         known = {str(name) for name in tvm.target.codegen.llvm_get_cpu_archlist(host)}
         if arch not in known:
             raise InvalidValueError("arch of backend llvm", arch, "an LLVM mcpu name")
         return Target("llvm", arch, num_threads)
+
+    def why_not_here(self, target: Target) -> str | None:
+        """The instructions that this CPU lacks for `target`, or None."""
+        missing = lacking(target.arch)
+        if not missing:
+            return None
+        names = ", ".join(missing)
+        return (
+            f"code for {target.arch} cannot run here: this CPU has no {names}; it runs {own_arch()}"
+        )
 
     def start(self, workload: Workload, target: Target) -> TensorIRProgram:
         """The unscheduled program."""

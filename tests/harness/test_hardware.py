@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tirgym.errors import TargetMismatchError
 from tirgym.harness import hardware
+from tirgym.harness.backend import backend
 from tirgym.harness.hardware import (
     auto_vector_bits,
     compiler_versions,
     cpu_facts,
     fingerprint,
+    lacking,
+    own_arch,
     roofline_floor_us,
     vector_unit,
 )
+from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.target import Target
+from tirgym.kernels_suite.registry import load_workload
 
 HERE = Target("llvm", "skylake-avx512", 1)
 
@@ -120,3 +128,62 @@ def test_vectors_of_the_schedule_and_of_llvm(arch: str, explicit: int, auto: int
     """LLVM's vectorizers keep to 256 bits on most AVX-512 cores of Intel."""
     assert vector_unit(arch)[0] == explicit
     assert auto_vector_bits(arch) == auto
+
+
+def cpu_with(flags: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine whose CPU calls itself znver4 and has these flags."""
+    import tvm
+
+    file = tmp_path / "cpuinfo"
+    file.write_text(f"processor : 0\nflags : {flags}\n")
+    monkeypatch.setattr(hardware, "CPUINFO", file)
+    monkeypatch.setattr(tvm.target.codegen, "llvm_get_system_cpu", lambda: "znver4")
+
+
+@pytest.fixture
+def fresh_facts() -> Iterator[None]:
+    for cached in (lacking, own_arch):
+        cached.cache_clear()
+    yield
+    for cached in (lacking, own_arch):
+        cached.cache_clear()
+
+
+V2 = "fpu cx16 lahf_lm popcnt sse sse2 pni ssse3 sse4_1 sse4_2"
+V3 = f"{V2} avx avx2 bmi1 bmi2 f16c fma abm movbe xsave"
+ZEN3 = f"{V3} adx aes pclmulqdq sha_ni sse4a vaes vpclmulqdq"
+ZEN4 = (
+    f"{ZEN3} gfni avx512f avx512bw avx512cd avx512dq avx512ifma avx512vbmi avx512_vbmi2 avx512vl "
+    "avx512_vnni avx512_bitalg avx512_bf16 avx512_vpopcntdq"
+)
+
+
+@pytest.mark.usefixtures("fresh_facts")
+@pytest.mark.parametrize(
+    ("flags", "arch"),
+    [(ZEN4, "znver4"), (ZEN3, "znver3"), (V3, "x86-64-v3"), (V2, "x86-64-v2"), ("", "znver4")],
+)
+def test_a_cpu_that_hides_instructions_gets_code_that_it_can_run(
+    flags: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cpu_with(flags, monkeypatch, tmp_path)
+    assert own_arch() == arch
+    assert backend("llvm").target().arch == arch
+
+
+@pytest.mark.usefixtures("fresh_facts")
+def test_code_that_the_cpu_cannot_run_is_refused_before_it_is_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cpu_with(ZEN3, monkeypatch, tmp_path)
+    workload = load_workload("tirgym://core-v0/add?m=8&n=8&dtype=float32")
+    target = Target("llvm", "znver4")
+    with (
+        LocalEvaluator(target, ":memory:") as evaluator,
+        pytest.raises(TargetMismatchError, match=r"this CPU has no avx512bf16, .*it runs znver3"),
+    ):
+        evaluator.baseline(workload)
+
+
+def test_this_machine_runs_what_it_compiles_for() -> None:
+    assert lacking(own_arch()) == ()
