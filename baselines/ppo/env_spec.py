@@ -28,8 +28,13 @@ ENV_IDS: Mapping[str, str] = {
 }
 """Id → what the environment calls the reward that is measured."""
 
-TRAIN_REWARDS = ("static", "measured", "replay")
-"""Rewards by name: predicted by formulas, measured behind the gate, read from a store."""
+TRAIN_REWARDS = ("static", "model", "measured", "replay")
+"""Rewards by name: predicted by formulas, predicted by a trained model, measured behind the gate, read
+from a store."""
+
+DOUBT = 1.0
+"""Standard deviations of the model's members that a training takes off what it expects, so that a policy
+does not learn to find what the model is wrong about."""
 
 _GIVEN = ("max_steps", "missing", "candidate_costs")
 """Arguments that only some environments take, passed on where they are set."""
@@ -47,6 +52,8 @@ class EnvSpec:
     observation: str = "dict"
     reward: str = "static"
     """one of `TRAIN_REWARDS`, or "package.module:Class" of a class with the protocol `Reward`"""
+    model: str | None = None
+    """path of a trained performance model, for the reward "model" """
     store: str | None = None
     """path of the measurement store, or the name of one that ships; None: the user's"""
     num_threads: int = 1
@@ -83,6 +90,8 @@ class EnvSpec:
             "store": self.store,
         }
         arguments |= {name: getattr(self, name) for name in _GIVEN if getattr(self, name)}
+        if self.reward == "model":
+            arguments |= self._asked_model()
         made = gymnasium.make(self.env, disable_env_checker=True, **arguments)
         return cast("CompilerEnv", made.unwrapped)
 
@@ -97,6 +106,21 @@ class EnvSpec:
             CurriculumEnv(env, make_curriculum(self.curriculum, choices, self.seed, index))
             for env, index in zip(played, indices, strict=True)
         ]
+
+    def _asked_model(self) -> dict[str, Any]:
+        """The reward of a model, and the target that it knows, on which nothing has to run.
+
+        Raises what `PerformanceModel.load` raises.
+        """
+        from tirgym.performance_model.model import PerformanceModel
+        from tirgym.rewards.model_speedup import ModelSpeedup
+
+        model = PerformanceModel.load(str(self.model))
+        target = model.header.target
+        if target.num_threads != self.num_threads:
+            accepted = f"{target.num_threads}, for which {self.model} was trained"
+            raise InvalidValueError("num_threads", self.num_threads, accepted)
+        return {"reward": ModelSpeedup(model, doubt=DOUBT), "arch": target.arch}
 
     def _reward(self) -> str | Reward:
         if self.reward in TRAIN_REWARDS:

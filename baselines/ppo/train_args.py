@@ -32,7 +32,10 @@ class TrainArgs:
     agent: str = "ppo-gnn"
     env: str = "tirgym/Decision-v0"
     reward: str = "static"
-    """static, measured, replay, or "package.module:Class" """
+    """static, model, measured, replay, or "package.module:Class" """
+    model: str | None = None
+    """path of a trained performance model, for the reward model; it may have learned from families that
+    are trained on alone"""
     suite: str = "core-v0"
     split: str = "train"
     """families that are trained on"""
@@ -103,6 +106,7 @@ class TrainArgs:
             accepted_rewards = (*TRAIN_REWARDS, "package.module:Class")
             raise UnknownNameError("reward", self.reward, accepted_rewards)
         self.kind.require_observation(self.agent, self.shown)
+        self._check_model()
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -117,6 +121,27 @@ class TrainArgs:
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidValueError(name, getattr(self, name), "a number from 0 to 1")
+
+    def _check_model(self) -> None:
+        """Raise InvalidValueError for a model that has no use, or that saw what is held out here."""
+        if (self.reward == "model") != (self.model is not None):
+            accepted = (
+                "the path of a model together with the reward model, and neither without the other"
+            )
+            raise InvalidValueError("model", self.model, accepted)
+        if self.model is None:
+            return
+        from tirgym.performance_model.model import PerformanceModel
+
+        names = self.kernels or _kernels(self.suite, self.split)
+        trained = {load_workload(name).kernel.family for name in names}
+        seen = set(PerformanceModel.load(self.model).header.families) - trained
+        if seen:
+            accepted = (
+                f"one that learned from {', '.join(sorted(trained))} alone, which are trained on"
+            )
+            saw = f"{self.model}, which saw {', '.join(sorted(seen))}"
+            raise InvalidValueError("model", saw, accepted)
 
     @property
     def kind(self) -> PolicyKind:
@@ -153,6 +178,7 @@ class TrainArgs:
             shapes=shapes,
             observation=self.shown,
             reward=self.reward,
+            model=self.model,
             store=self.store,
             num_threads=self.num_threads,
             max_steps=self.max_steps,

@@ -61,6 +61,9 @@ class TransferPlan:
     seeds: int = 3
     """trainings of each policy, and searches of each player on each workload"""
     reward: str = "static"
+    model: str | None = None
+    """path of the performance model, with the reward model"""
+    learning_rate: float = TrainArgs.learning_rate
     env: str = "tirgym/Decision-v0"
     workloads: tuple[str, ...] = ()
     """URIs; () means all of `held_out()`"""
@@ -99,6 +102,8 @@ class TransferPlan:
             agent=policy,
             env=self.env,
             reward=self.reward,
+            model=self.model,
+            learning_rate=self.learning_rate,
             steps=self.steps,
             eval_every=max(1, self.steps // _EVALUATIONS),
             seed=seed,

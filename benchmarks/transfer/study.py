@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from tirgym.baselines.ppo.train_args import TrainArgs
 from tirgym.baselines.ppo.training import train
 from tirgym.benchmarks.command_line import run_command
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line
@@ -58,6 +59,10 @@ def run(
     steps: Annotated[int, typer.Option(help="Environment steps of each training.")] = 500_000,
     seeds: Annotated[int, typer.Option(min=1)] = 3,
     reward: Annotated[str, typer.Option(help="What policies are trained on.")] = "static",
+    model: Annotated[
+        str | None, typer.Option(help="Performance model, with the reward model.")
+    ] = None,
+    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = TrainArgs.learning_rate,
     workload: Annotated[
         list[str] | None, typer.Option(help="Held-out workload URI; repeatable. Default: all.")
     ] = None,
@@ -72,6 +77,8 @@ def run(
         steps=steps,
         seeds=seeds,
         reward=reward,
+        model=model,
+        learning_rate=learning_rate,
         workloads=tuple(workload or ()),
         players=tuple(player or PLAYERS),
     )

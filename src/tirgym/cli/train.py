@@ -42,9 +42,14 @@ def policy_command(
         str,
         typer.Option(
             "--reward",
-            help="static (predicted), measured, replay (from --store), or package.module:Class.",
+            help="static (predicted by formulas), model (predicted by --model), measured, "
+            "replay (from --store), or package.module:Class.",
         ),
     ] = "static",
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="Performance model that the reward model asks."),
+    ] = None,
     suite: Annotated[str, typer.Option("--suite", help="Kernels to train on.")] = "core-v0",
     split: Annotated[
         str, typer.Option("--split", help="Families of the suite: train, val, test.")
@@ -148,6 +153,7 @@ def policy_command(
         agent=agent,
         env=env,
         reward=reward,
+        model=model,
         suite=suite,
         split=split,
         kernels=_named(kernels),
