@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import learned
 import numpy as np
 import pytest
 
@@ -35,10 +34,6 @@ from tirgym.errors import (
     TrainingError,
     UnknownNameError,
 )
-from tirgym.performance_model.training import train as train_model
-
-if TYPE_CHECKING:
-    from tirgym.performance_model.dataset import Dataset
 
 KERNELS = ("core-v0/add", "core-v0/row_sum")
 SMALL = TrainArgs(
@@ -190,42 +185,6 @@ def _lives(pid: int) -> bool:
         return False
 
 
-@pytest.fixture(scope="module")
-def models(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Performance models: one of training families, one that also saw softmax."""
-    pytest.importorskip("xgboost")
-    folder = tmp_path_factory.mktemp("models")
-    families = {"train": None, "all": (*learned.KERNELS, "softmax")}
-    for name, fitted in families.items():
-        train_model(dataset, families=fitted).save(folder / name)
-    return {name: str(folder / name) for name in families}
-
-
-MODELLED = replace(
-    SMALL, reward="model", kernels=(*KERNELS, "core-v0/matmul", "core-v0/transpose"), steps=64
-)
-
-
-def test_a_model_pays_and_trainings_repeat(models: dict[str, str], tmp_path: Path) -> None:
-    args = replace(MODELLED, model=models["train"])
-    first = train(replace(args, out=str(tmp_path / "first")))
-    again = train(replace(args, out=str(tmp_path / "again"), workers=1))
-    assert first.policy.read_bytes() == again.policy.read_bytes()
-    unpaid = train(replace(args, reward="static", model=None, out=str(tmp_path / "static")))
-    assert scores(first) != scores(unpaid)
-
-
-def test_a_model_that_saw_what_is_held_out_is_refused(models: dict[str, str]) -> None:
-    with pytest.raises(InvalidValueError, match=r"which saw .*softmax"):
-        replace(MODELLED, model=models["all"]).check()
-
-
-@pytest.mark.parametrize(("reward", "model"), [("model", None), ("static", "m.tirgym")])
-def test_model_and_reward_come_together(reward: str, model: str | None) -> None:
-    with pytest.raises(InvalidValueError, match="model"):
-        replace(SMALL, reward=reward, model=model).check()
-
-
 def test_a_graph_policy_trains_in_every_environment(tmp_path: Path) -> None:
     for env in ("tirgym/Decision-v0", "tirgym/Schedule-v0"):
         out = tmp_path / env.rpartition("/")[2]
@@ -277,7 +236,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "environment": ({"env": "tirgym/Decide-v0"}, UnknownNameError, "tirgym/Decision-v0"),
     "split": ({"split": "dev"}, UnknownNameError, "train, val, test"),
     "suite": ({"suite": "core-v9"}, UnknownNameError, "core-v0"),
-    "reward": ({"reward": "statik"}, UnknownNameError, "static, measured, replay"),
+    "reward": ({"reward": "statik"}, UnknownNameError, "static, model, measured, replay"),
     "kernel": ({"kernels": ("matmull",)}, UnknownNameError, "did you mean 'matmul'"),
     "shapes": ({"shapes": "huge"}, UnknownNameError, "tiny"),
     "graph observation": ({"observation": "graph"}, InvalidValueError, "Stable-Baselines3"),
