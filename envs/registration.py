@@ -27,6 +27,11 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "entry_point": "tirgym.envs.decision:DecisionEnv",
         "kwargs": {"reward": "static"},
     },
+    "tirgym/Passes-v0": {
+        "entry_point": "tirgym.envs.pass_pipeline:PassPipelineEnv",
+        "nondeterministic": True,
+        "kwargs": {"reward": "measured"},
+    },
 }
 """Id → arguments of `gymnasium.register`. Entry points are strings, so that nothing is imported and
 `spec.to_json()` works. The environments count their own steps (`max_steps`)."""

@@ -110,14 +110,13 @@ def require_exportable(program: Program, path: Path) -> list[str]:
 
 def _write_object(program: Program, path: Path) -> str:
     """Write the object file of `program`; answers the key of its machine code."""
-    from tirgym.harness.backends.llvm import code_key, tvm_target
+    from tirgym.harness.backends.llvm import code_key
+    from tirgym.harness.backends.llvm_options import compiler_for
     from tirgym.harness.tensorir.program import TensorIRProgram
 
     if not isinstance(program, TensorIRProgram):
         raise InvalidValueError("dialect to export from", program.dialect, "tensorir")
-    import tvm
-
-    module = tvm.compile(program.mod, target=tvm_target(program.target)).mod
+    module = compiler_for(program.mod, program.target).compile(program.mod).mod
     module.write_to_file(str(path), "o")
     return code_key(module.inspect_source("asm"))
 

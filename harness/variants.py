@@ -136,7 +136,7 @@ def _write_objects(programs: Sequence[Program], path: Path) -> Any | None:
     """Write one object file with every program and the one for any shape, which is answered."""
     import tvm
 
-    from tirgym.harness.backends.llvm import tvm_target
+    from tirgym.harness.backends.llvm_options import compiler_for
     from tirgym.harness.tensorir.program import TensorIRProgram
 
     functions: dict[str, Any] = {}
@@ -149,7 +149,8 @@ def _write_objects(programs: Sequence[Program], path: Path) -> Any | None:
     if fallback is not None:
         functions[FALLBACK] = fallback
     named = {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
-    module = tvm.compile(tvm.IRModule(named), target=tvm_target(programs[0].target)).mod
+    mod = tvm.IRModule(named)
+    module = compiler_for(mod, programs[0].target).compile(mod).mod
     module.write_to_file(str(path), "o")
     return fallback
 

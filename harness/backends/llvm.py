@@ -19,6 +19,7 @@ from tirgym.harness.backends.llvm_levels import (
     render_passes,
     run_passes,
 )
+from tirgym.harness.backends.llvm_options import compiler_for
 from tirgym.harness.collector import spare_collector
 from tirgym.harness.hardware import (
     compiler_versions,
@@ -108,7 +109,7 @@ class LLVMBackend:
 
     def build_module(self, mod: Any, target: Target) -> Build:
         """`build` for a module that is already in this process."""
-        executable = tvm.compile(mod, target=tvm_target(target))
+        executable = compiler_for(mod, target).compile(mod)
         assembly = executable.mod.inspect_source("asm")
         return Build(assembly, code_key(assembly), lambda: executable["main"])
 
@@ -125,16 +126,16 @@ class LLVMBackend:
             return program.text()
         if level == "passes":
             return render_passes(self.passes(program))
-        target = tvm_target(program.target)
+        compiler = compiler_for(program.mod, program.target)
         if level == "lowered":
-            return lowered_module(program.mod, target).script()  # type: ignore[no-any-return]
-        executable = tvm.compile(program.mod, target=target)
+            return lowered_module(program.mod, compiler).script()  # type: ignore[no-any-return]
+        executable = compiler.compile(program.mod)
         return executable.mod.inspect_source("ll" if level == "llvm" else "asm")  # type: ignore[no-any-return]
 
     def passes(self, program: Program) -> tuple[PassRecord, ...]:
         """Every pass that lowers `program`, in order, with its time and the IR around it."""
         assert isinstance(program, TensorIRProgram)
-        return run_passes(program.mod, tvm_target(program.target))
+        return run_passes(program.mod, compiler_for(program.mod, program.target))
 
     def describe(self, target: Target) -> dict[str, Any]:
         """Hardware facts of `target` and versions of the compiler."""

@@ -11,6 +11,8 @@ from typing import Any
 import tvm
 from tvm.ir.instrument import pass_instrument
 
+from tirgym.harness.backends.llvm_options import Compiler
+
 __all__ = ["PassRecord", "lowered_module", "render_passes", "run_passes"]
 
 
@@ -55,27 +57,31 @@ class _Recorder:
             self.records.append(PassRecord(str(info.name), seconds, before, self._last))
 
 
-def lowered_module(mod: Any, target: Any) -> Any:
-    """`mod` after TVM's whole lowering pipeline for `target`: what code generation is given.
+def lowered_module(mod: Any, compiler: Compiler) -> Any:
+    """`mod` after the whole lowering pipeline of `compiler`: what code generation is given.
 
     The same passes as `tvm.compile`, which are the "s_tir" pipeline and its host passes. Raises
     what the compiler raises.
     """
-    target = target.with_host(target)
-    pipeline, finalize_host, _ = tvm.tirx.get_tir_pipeline("default")
-    with target:
+    return _lowered(mod, compiler, [])
+
+
+def _lowered(mod: Any, compiler: Compiler, instruments: list[Any]) -> Any:
+    target = compiler.target.with_host(compiler.target)
+    pipeline, finalize_host = compiler.passes()
+    context = tvm.transform.PassContext(config=dict(compiler.config), instruments=instruments)
+    with target, context:
         bound = tvm.tirx.transform.BindTarget(target)(mod)
-        return finalize_host()(pipeline(bound))
+        return finalize_host(pipeline(bound))
 
 
-def run_passes(mod: Any, target: Any) -> tuple[PassRecord, ...]:
+def run_passes(mod: Any, compiler: Compiler) -> tuple[PassRecord, ...]:
     """Lower and compile `mod` and record every pass in order; the last one is LLVM's."""
     recorder = pass_instrument(_Recorder)()
-    with tvm.transform.PassContext(instruments=[recorder]):
-        lowered = lowered_module(mod, target)
+    lowered = _lowered(mod, compiler, [recorder])
     records: list[PassRecord] = recorder.records
     started = time.perf_counter()
-    generated = tvm.get_global_func("target.build.llvm")(lowered, target)
+    generated = tvm.get_global_func("target.build.llvm")(lowered, compiler.target)
     seconds = time.perf_counter() - started
     llvm_ir = generated.inspect_source("ll")
     return (*records, PassRecord("LLVM", seconds, lowered.script(), llvm_ir))

@@ -44,8 +44,13 @@ MACROS: Mapping[str, str] = {
 MACRO_VOCABULARIES: Mapping[str, tuple[str, ...]] = {"llvm": tuple(MACROS)}
 """Names of the macros in the action table, in order, by backend."""
 
-VOCABULARY_NAMES = ("primitive", "macro", "both")
-"""Single transforms, macros, and macros after single transforms."""
+OPTION_BACKENDS = ("llvm",)
+"""Backends whose compiler has options that programs can carry."""
+
+VOCABULARY_NAMES = ("primitive", "macro", "both", "options", "primitive+options")
+"""Single transforms, macros, macros after single transforms, options of the compiler alone, and options
+after single transforms."""
+_OPTIONS = "Configure"
 
 
 @cache
@@ -64,7 +69,7 @@ def named_vocabulary(
 
     Raises UnknownNameError for an unknown name, and for a backend without such a table.
     """
-    from tirgym.harness.transforms import default_vocabulary
+    from tirgym.harness.transforms import default_vocabulary, load_transform
     from tirgym.harness.vocabulary import Vocabulary
 
     if name not in VOCABULARY_NAMES:
@@ -72,6 +77,11 @@ def named_vocabulary(
     primitive = default_vocabulary(backend, limits=limits)
     if name == "primitive":
         return primitive
+    if name.endswith("options"):
+        if backend not in OPTION_BACKENDS:
+            raise UnknownNameError("backend with options of the compiler", backend, OPTION_BACKENDS)
+        kinds = primitive.kinds if name != "options" else ()
+        return Vocabulary([*kinds, load_transform(_OPTIONS)], limits)
     if backend not in MACRO_VOCABULARIES:
         raise UnknownNameError("backend with macros", backend, sorted(MACRO_VOCABULARIES))
     macros = [load_macro(macro) for macro in MACRO_VOCABULARIES[backend]]

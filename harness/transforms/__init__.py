@@ -58,6 +58,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ("Tensorize", "tirgym.harness.transforms.tensorize:Tensorize"),
     ("VectorMath", "tirgym.harness.transforms.vector_math:VectorMath"),
     ("Bind", "tirgym.harness.transforms.bind:Bind"),
+    ("Configure", "tirgym.harness.transforms.configure:Configure"),
     ("StorePrecision", "tirgym.harness.transforms.store_precision:StorePrecision"),
 )
 
@@ -91,6 +92,7 @@ VOCABULARIES: Mapping[str, tuple[str, ...]] = {
 OPT_IN: Mapping[str, str] = {
     "PadAxis": "answers of decision points use it; PadEinsum is the action",
     "Bind": "binds loops to GPU threads, which no backend with a vocabulary has",
+    "Configure": "sets options of the compiler, which tirgym/Passes-v0 plays",
     "StorePrecision": "rounds intermediates, so it changes results: "
     "default_vocabulary(extra=['StorePrecision'])",
 }

@@ -12,8 +12,9 @@ from tvm import te
 from tvm.tirx import PrimFunc
 
 from tirgym.errors import UnknownNameError
-from tirgym.harness.backends.llvm import LLVMBackend, tvm_target
+from tirgym.harness.backends.llvm import LLVMBackend
 from tirgym.harness.backends.llvm_levels import lowered_module, render_passes, run_passes
+from tirgym.harness.backends.llvm_options import compiler_for
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.kernels_suite.kernel import Kernel, Shape, Workload
@@ -61,15 +62,15 @@ def test_an_unknown_level_names_the_known_ones(
 
 
 def test_lowering_alone_makes_what_the_compiler_compiles(program: TensorIRProgram) -> None:
-    target = tvm_target(program.target)
-    lowered = lowered_module(program.mod, target)
-    generated = tvm.get_global_func("target.build.llvm")(lowered, target)
-    compiled = tvm.compile(program.mod, target=target).mod
+    compiler = compiler_for(program.mod, program.target)
+    lowered = lowered_module(program.mod, compiler)
+    generated = tvm.get_global_func("target.build.llvm")(lowered, compiler.target)
+    compiled = tvm.compile(program.mod, target=compiler.target).mod
     assert generated.inspect_source("asm") == compiled.inspect_source("asm")
 
 
 def test_passes_form_a_chain_from_schedule_to_llvm(program: TensorIRProgram) -> None:
-    records = run_passes(program.mod, tvm_target(program.target))
+    records = run_passes(program.mod, compiler_for(program.mod, program.target))
     names = [record.name for record in records]
     assert names[0] == "tirx.BindTarget"
     assert names[-1] == "LLVM"
@@ -87,7 +88,7 @@ def test_passes_form_a_chain_from_schedule_to_llvm(program: TensorIRProgram) -> 
 def test_rendering_shows_every_pass_and_differences_of_those_that_changed(
     program: TensorIRProgram,
 ) -> None:
-    records = run_passes(program.mod, tvm_target(program.target))
+    records = run_passes(program.mod, compiler_for(program.mod, program.target))
     text = render_passes(records)
     head = text.splitlines()[: len(records) + 1]
     assert head[0].startswith(f"{len(records)} passes, ")

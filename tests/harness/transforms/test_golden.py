@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from schedules import ARCH, apply_all, begin
 
 from tirgym.harness.backends.llvm import tvm_target
+from tirgym.harness.hardware import lacking
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.handles import Handles
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -74,6 +75,7 @@ CASES = {
     ),
     "VectorMath": Case("softmax", "", "VectorMath(block=1)", SOFTMAX),
     "Bind": Case("chain", "", "Bind(loop=0, thread='blockIdx.x')"),
+    "Configure": Case("chain", "", "Configure(option='llvm.opt_level', value=2)"),
     "StorePrecision": Case("chain", "", "StorePrecision(block=0, dtype='float16')"),
 }
 
@@ -147,10 +149,7 @@ def _expected(kernel: str, shape: tuple[tuple[str, int], ...]) -> Any:
 
 
 def _has_byte_dots() -> bool:
-    host = tvm.target.codegen.llvm_get_cpu_features(
-        tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
-    )
-    return "avx512vnni" in set(host)
+    return "avx512vnni" not in lacking(ARCH)
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"Bind", "Parallel"}))
