@@ -3,7 +3,7 @@
 `miscompiles.json` holds what random schedules found; `found_in` is the class of the hole as listed in
 `tirgym.harness.tensorir.rules`. Each must be refused by the rules, and the gate must not need them.
 With an `arch`, the schedule is right and LLVM's code for that processor is wrong: the gate alone stands
-between it and the user. Elsewhere that code ends with an illegal instruction, which is no pass either.
+between it and the user. Other processors cannot run that code, which is refused there.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ def start_of(found: dict[str, Any], target: Target) -> TensorIRProgram:
             target = backend("llvm").target(found["arch"])
         except InvalidValueError:
             pytest.skip(f"LLVM makes no code for {found['arch']} here")
+        reason = backend("llvm").why_not_here(target)
+        if reason is not None:
+            pytest.skip(reason)
     return TensorIRProgram.start(load_workload(found["workload"]), target)
 
 
