@@ -21,6 +21,7 @@ __all__ = [
     "in_space",
     "make_agent",
     "make_branches",
+    "option_names",
     "parse_options",
 ]
 
@@ -31,6 +32,7 @@ AGENTS: Mapping[str, str] = {
     "beam": "tirgym.baselines.beam:BeamAgent",
     "evolutionary": "tirgym.baselines.evolutionary:EvolutionaryAgent",
     "mcts": "tirgym.baselines.mcts:MCTSAgent",
+    "llm": "tirgym.baselines.llm.agent:LLMAgent",
     "ppo-gnn": "tirgym.baselines.ppo.agent:GnnAgent",
     "ppo-mlp": "tirgym.baselines.ppo.agent:MlpAgent",
 }
@@ -117,8 +119,18 @@ def _options_of(name: str) -> dict[str, type] | None:
     return None if args is None else {f.name: type(f.default) for f in fields(args)}
 
 
+def option_names(name: str) -> tuple[str, ...]:
+    """The options that the agent called `name` declares; raises what `make_agent` raises."""
+    return tuple(_options_of(name) or ())
+
+
 def make_branches(name: str, number: int, **options: Any) -> Agent:
-    """`number` agents called `name` that explore side by side (see `Branches`); one is itself."""
+    """`number` agents called `name` that explore side by side (see `Branches`); one is itself.
+
+    An agent with an option `branches` does so by itself.
+    """
+    if number > 1 and "branches" in (_options_of(name) or {}):
+        return make_agent(name, **{**options, "branches": number})
     agents = [make_agent(name, **options) for _ in range(number)]
     return agents[0] if number == 1 else Branches(agents)
 

@@ -10,6 +10,7 @@ from tirgym.envs.registration import ENVIRONMENTS, register_environments
 if TYPE_CHECKING:
     from tirgym.envs.decision import DecisionEnv
     from tirgym.envs.schedule import ScheduleEnv
+    from tirgym.envs.text_actions import TextActions
     from tirgym.envs.wrappers import EarlyStop, Explain
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "EarlyStop",
     "Explain",
     "ScheduleEnv",
+    "TextActions",
     "register_environments",
 ]
 
@@ -26,6 +28,7 @@ _LAZY = {
     "EarlyStop": "tirgym.envs.wrappers",
     "Explain": "tirgym.envs.wrappers",
     "ScheduleEnv": "tirgym.envs.schedule",
+    "TextActions": "tirgym.envs.text_actions",
 }
 
 

@@ -11,6 +11,8 @@ from tirgym.errors import InvalidValueError
 from tirgym.harness.backends.llvm import LLVMBackend
 from tirgym.harness.backends.llvm_levels import PassRecord
 from tirgym.harness.backends.llvm_options import OPTIONS, options_of
+from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.run_record import Recorder
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Shape
@@ -52,8 +54,14 @@ class PassPipelineEnv(ScheduleEnv):
         observation: str = "dict",
         reward: str | Reward = "measured",
         max_steps: int = 16,
+        time_limit_s: float | None = None,
+        factors: Sequence[int] | None = None,
         vocabulary: str | Vocabulary = "options",
-        **arguments: Any,
+        evaluator: Evaluator | None = None,
+        store: Any = None,
+        render_mode: str | None = None,
+        recorder: Recorder | None = None,
+        missing: str | None = None,
     ) -> None:
         if isinstance(reward, str) and reward in _BLIND:
             accepted = "measured, final or replay: predictions do not see the compiler's options"
@@ -67,8 +75,15 @@ class PassPipelineEnv(ScheduleEnv):
             observation,
             reward,
             max_steps,
-            vocabulary=vocabulary,
-            **arguments,
+            time_limit_s,
+            factors,
+            vocabulary,
+            evaluator,
+            store,
+            None,
+            render_mode,
+            recorder,
+            missing,
         )
         self.observation_form = OptionsObservation(self.observation_form)
         self.observation_space = self.observation_form.space

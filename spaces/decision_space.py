@@ -17,11 +17,12 @@ from tirgym.harness.decisions.point import DecisionKind
 from tirgym.harness.decisions.walk import MAX_OPTIONS, Question
 from tirgym.harness.program import Program
 from tirgym.harness.transforms.base import SlotLimits
+from tirgym.spaces.decision_text import describe_question
 from tirgym.spaces.features import FEATURE_NAMES, features
-from tirgym.spaces.graph import BOUND, IRGraph, NodeType, encoder_for
+from tirgym.spaces.graph import BOUND, IRGraph, NodeType
 from tirgym.spaces.graph_space import GraphSpace, to_instance
 from tirgym.spaces.padded import PaddedGraph
-from tirgym.spaces.text import MAX_CHARACTERS, clip_lines
+from tirgym.spaces.text import MAX_CHARACTERS
 
 __all__ = [
     "DECISION_OBSERVATIONS",
@@ -260,32 +261,7 @@ class TextDecision:
         mask: NDArray[np.int8] | None = None,
     ) -> str:
         """The text, ASCII; blind to measurements."""
-        tree = encoder_for(program.dialect).tree(program)
-        steps = clip_lines([str(step) for step in program.steps], 1_500, "transforms")
-        lines = [
-            f"Kernel: {program.workload}",
-            f"Target: {program.target}",
-            f"Applied: {'; '.join(steps) or 'nothing yet'}",
-            "",
-            "Loops and blocks:",
-            *clip_lines(tree, 5_000, "loops and blocks"),
-            "",
-            "IR:",
-            *clip_lines(program.text().splitlines(), 6_000, "lines"),
-            "",
-        ]
-        if question is None:
-            lines.append("Everything is decided.")
-        else:
-            where = f" ({question.node.kind} {question.node.index})"
-            lines.append(f"Decide: {question.text}{'' if where == ' (program 0)' else where}")
-            for place, option in enumerate(question.options):
-                note = " (static choice)" if place == question.default else ""
-                note += "" if mask is None or mask[place] else " (masked)"
-                cost = f", predicted {costs[place]:.3g} us" if costs else ""
-                lines.append(f"  {place}: {option.label}{cost}{note}")
-        text = "\n".join(lines)
-        return text.encode("ascii", "replace").decode("ascii")[:MAX_CHARACTERS]
+        return describe_question(program, question, costs, mask)
 
     def info(self, graph: IRGraph, question: Question | None) -> dict[str, NDArray[Any]]:
         """Nothing."""

@@ -10,62 +10,83 @@ from gymnasium.spaces import Text
 from numpy.typing import NDArray
 
 from tirgym.harness.program import Program
+from tirgym.spaces.action_text import TransformTexts, grouped
 from tirgym.spaces.graph import IRGraph, encoder_for
+from tirgym.spaces.text_budget import Part, clip_lines, elide, fit
 from tirgym.spaces.transform_space import TransformSpace
 
-__all__ = ["MAX_CHARACTERS", "TextObservation", "clip_lines", "describe"]
+__all__ = [
+    "MAX_CHARACTERS",
+    "TextObservation",
+    "ascii_text",
+    "clip_lines",
+    "describe",
+    "program_parts",
+]
 
 MAX_CHARACTERS = 16_384
 """Length of a text observation at most."""
 
+_LOOPS = "Loops and blocks, numbered as transforms address them:"
 _TREE, _IR, _ACTIONS = 4_000, 5_000, 6_500
 """Characters that the loop tree, the IR and the actions may take each at most."""
 
 
-def clip_lines(lines: list[str], limit: int, what: str) -> list[str]:
-    """The first and last `lines` that fit into `limit` characters; says how many are left out."""
-    if sum(len(line) + 1 for line in lines) <= limit:
-        return lines
-    head: list[str] = []
-    tail: list[str] = []
-    room = limit - 60
-    low, high = 0, len(lines)
-    while low < high:
-        take_head = 2 * len(tail) >= len(head)
-        line = lines[low] if take_head else lines[high - 1]
-        room -= len(line) + 1
-        if room < 0:
-            break
-        if take_head:
-            head.append(line)
-            low += 1
-        else:
-            tail.append(line)
-            high -= 1
-    return [*head, f"... {high - low} {what} not shown ...", *reversed(tail)]
+def describe(
+    program: Program,
+    actions: TransformSpace,
+    mask: NDArray[np.int8],
+    max_tokens: int | None = None,
+) -> str:
+    """The text observation, ASCII, blind to measurements.
 
-
-def describe(program: Program, actions: TransformSpace, mask: NDArray[np.int8]) -> str:
-    """The text observation, ASCII, at most MAX_CHARACTERS long; blind to measurements."""
-    legal = [actions.table[i] for i in np.flatnonzero(mask)]
-    tree = encoder_for(program.dialect).tree(program)
+    It is at most MAX_CHARACTERS long, or takes at most `max_tokens` (see `count_tokens`); inner lines
+    of loop tree and IR are left out first. Actions that there is no room for are grouped:
+    `Split(loop=0|1, factor=2|4)` are four. Raises InvalidValueError for too few tokens.
+    """
+    legal = TransformTexts(actions, mask).texts()
+    ask = f"Legal actions ({len(legal)}), answer with one of them:"
+    if max_tokens is not None:
+        head = program_parts(program)
+        short = Part(legal, 3, "legal actions", shorter=grouped(legal))
+        return fit([*head, Part([ask]), short], max_tokens)
     steps = [str(step) for step in program.steps]
     sections = [
         f"Kernel: {program.workload}",
         f"Target: {program.target}",
         f"Applied: {'; '.join(clip_lines(steps, 600, 'transforms')) or 'nothing yet'}",
         "",
-        "Loops and blocks, numbered as transforms address them:",
-        *clip_lines(tree, _TREE, "loops and blocks"),
+        _LOOPS,
+        *elide(encoder_for(program.dialect).tree(program), _TREE, "loops and blocks"),
         "",
         "IR:",
-        *clip_lines(program.text().splitlines(), _IR, "lines"),
+        *elide(program.text().splitlines(), _IR, "lines"),
         "",
-        f"Legal actions ({len(legal)}), answer with one of them:",
+        ask,
         *clip_lines(legal, _ACTIONS, "legal actions"),
     ]
-    text = "\n".join(sections)
-    return text.encode("ascii", "replace").decode("ascii")[:MAX_CHARACTERS]
+    return ascii_text("\n".join(sections))[:MAX_CHARACTERS]
+
+
+def program_parts(program: Program) -> list[Part]:
+    """Kernel, target, applied transforms, loop tree and IR, for a text that keeps to its tokens."""
+    steps = [f"  {step}" for step in map(str, program.steps)] or ["  nothing yet"]
+    tree = [ascii_text(line) for line in encoder_for(program.dialect).tree(program)]
+    ir = [ascii_text(line) for line in program.text().splitlines() if line[:1] not in ("", "#")]
+    return [
+        Part([f"Kernel: {program.workload}", f"Target: {program.target}", "Applied:"]),
+        Part(steps, 1, "transforms"),
+        Part(["", _LOOPS]),
+        Part(tree, 2, "loops and blocks", nested=True),
+        Part(["", "IR:"]),
+        Part(ir, 3, "lines", nested=True),
+        Part([""]),
+    ]
+
+
+def ascii_text(text: str) -> str:
+    """`text` with u for micro, and a question mark for any other character that is not ASCII."""
+    return text.replace("µ", "u").encode("ascii", "replace").decode("ascii")
 
 
 class TextObservation:

@@ -17,7 +17,7 @@ from tirgym import errors
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (
     "kernels_suite", "harness", "spaces", "performance_model", "rewards", "envs", "baselines",
-    "benchmarks", "serving",
+    "benchmarks", "serving", "docs",
 )  # fmt: skip
 
 
@@ -90,6 +90,10 @@ def test_error_tree_is_whole_and_pickles() -> None:
         errors.EvaluationError("no worker"),
         errors.WorkerDiedError("gone"),
         errors.TrainingError("the reward is nan"),
+        errors.CompileFailedError("cubin", "ptxas: unknown architecture", "log"),
+        errors.EndpointError("http://127.0.0.1:8000/v1 cannot be reached"),
+        errors.AgentBusyError("256 messages wait for the agent already"),
+        errors.AgentTimeoutError("no answer within 0.05 s"),
     ]
     classes = {getattr(errors, name) for name in errors.__all__}
     covered = {cls for error in made for cls in type(error).__mro__}
@@ -102,8 +106,12 @@ def test_error_tree_is_whole_and_pickles() -> None:
     assert "did you mean 'matmul'" in str(made[0])
 
 
-BORDERS = {"harness/decisions/guard.py", "baselines/ppo/remote_group.py"}
-"""Where foreign code (an agent) is called and whatever it raises is counted; and the workers."""
+BORDERS = {
+    "harness/decisions/guard.py",
+    "baselines/ppo/remote_group.py",
+    "harness/triton/compiling.py",
+}
+"""Where foreign code (an agent, a compiler) is called and whatever it raises is counted; and the workers."""
 
 
 def test_no_broad_except_outside_the_borders() -> None:

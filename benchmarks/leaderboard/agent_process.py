@@ -17,6 +17,7 @@ import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -52,6 +53,10 @@ class Order:
     """address space of the process"""
     file_bytes: int
     """largest file that it may write"""
+    keep: str = ""
+    """folder for what an agent keeps of its run, such as a transcript; "" for none"""
+    stem: str = ""
+    """name of this run within it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,9 @@ def main() -> None:
 
     agent, vocabulary = agent_of(order.agent, order.options, order.target.backend)
     start = backend(order.target.backend).start(load_workload(order.workload), order.target)
+    prepare = getattr(agent, "prepare", None)
+    if callable(prepare):
+        prepare(start, Path(order.keep) if order.keep else None, order.stem)
     line.tell(op="ready", saw=seen_by(agent))
     remote = _Remote(line, start, agent, line.hear())
     search = Search(
@@ -147,7 +155,8 @@ def main() -> None:
         history=remote.history,
     )
     agent.run(search)
-    line.tell(op="end", tokens=getattr(agent, "tokens", None))
+    failure = str(getattr(agent, "failure", ""))
+    line.tell(op="end", tokens=getattr(agent, "tokens", None), message=failure)
 
 
 if __name__ == "__main__":

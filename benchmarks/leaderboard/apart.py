@@ -49,7 +49,8 @@ class _Failed(Exception):
 class AgentApart:
     """Plays `order` from another process; used as a context manager, then given to a `SearchRun`.
 
-    After the run, `outcome` and `message` say how the process ended; a run whose agent fails keeps
+    After the run, `outcome` and `message` say how the process ended, or what the agent itself says
+    went wrong; a run whose agent fails keeps
     what was found. `limit_s` are the wall seconds that the search may take.
     """
 
@@ -144,6 +145,7 @@ class AgentApart:
                 reply(None)
         tokens = question.get("tokens")
         self.tokens = tokens if isinstance(tokens, int) else None
+        self.message = " ".join(str(question.get("message", "")).split())[:300]
 
     def _program(self, data: Mapping[str, Any], maker: ProgramMaker) -> Any:
         """The program of a question; its IR must be the one that the agent means."""

@@ -153,7 +153,7 @@ class SawWhat(StrEnum):
     STORE = "store"
     """measurements themselves"""
     UNKNOWN = "unknown"
-    """an agent of a third party that does not say"""
+    """an agent that does not say, or a language model, whose training data nobody can list"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,8 @@ def _agent(board: Board, name: str, workloads: Sequence[Workload]) -> dict[str, 
     why = ""
     if not_admitted:
         unknown = merged.what is SawWhat.UNKNOWN
-        why = "does not say what it saw" if unknown else f"saw {', '.join(not_admitted)}"
+        unsaid = merged.source or "does not say what it saw"
+        why = unsaid if unknown else f"saw {', '.join(not_admitted)}"
     return {
         "name": name,
         "kind": board.kind(name).value,

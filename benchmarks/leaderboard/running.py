@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from tirgym.benchmarks.leaderboard.agent_process import Order
@@ -60,6 +63,8 @@ class Conditions:
     memory_bytes: int = 16 << 30
     """address space of the agent's process"""
     file_bytes: int = 1 << 30
+    keep: Path | None = None
+    """folder for what agents keep of their runs, such as transcripts; None: nothing is kept"""
     make_evaluator: Callable[[Target, int], Evaluator] = field(
         default=lambda target, seed: LocalEvaluator(target, ":memory:", seed=seed)
     )
@@ -118,7 +123,16 @@ def _search(
 ) -> Record:
     target, budget = given.target, Budget(given.trials[-1], given.seconds)
     order = Order(
-        row.name, row.options, uri, target, seed, budget, given.memory_bytes, given.file_bytes
+        row.name,
+        row.options,
+        uri,
+        target,
+        seed,
+        budget,
+        given.memory_bytes,
+        given.file_bytes,
+        str(given.keep.resolve()) if given.keep else "",
+        _stem(row, uri, seed),
     )
     limit_s = (given.seconds or 0.0) + given.hard_limit_s
     player = AgentApart(order, row.kind, limit_s)
@@ -145,6 +159,13 @@ def _search(
         used=_used(run, player, wall_s, choice_s),
         **fields,
     )
+
+
+def _stem(row: Entrant, uri: str, seed: int) -> str:
+    """A file name for one run, without its suffix; no two runs of a board share one."""
+    name = load_workload(uri).kernel.name
+    digest = hashlib.sha256(f"{row.label} {uri}".encode()).hexdigest()[:8]
+    return re.sub(r"[^\w.-]+", "-", f"{row.name}-{name}-{digest}-seed{seed}")
 
 
 def _answer(
@@ -207,6 +228,7 @@ def run_board(
     plan = folder.plan()
     if plan is None:
         return []
+    given = replace(given, keep=given.keep or folder.path / "transcripts")
     records, problems = folder.records()
     known = {record.key for record in records}
     waiting = [key for key in plan.rows() if key not in known]

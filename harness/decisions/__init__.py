@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tirgym.harness.decisions.agents import (
+    BatchAgent,
     CallbackAgent,
     DecisionAgent,
     ModelAgent,
@@ -17,6 +18,7 @@ from tirgym.harness.decisions.walk import Question, Walk
 
 __all__ = [
     "SPACES",
+    "BatchAgent",
     "CallbackAgent",
     "DecisionAgent",
     "DecisionKind",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from tirgym.harness.cost import SpeedupModel
     from tirgym.harness.program import Program
 
-__all__ = ["CallbackAgent", "DecisionAgent", "ModelAgent", "RandomAgent", "StaticAgent"]
+__all__ = [
+    "BatchAgent",
+    "CallbackAgent",
+    "DecisionAgent",
+    "ModelAgent",
+    "RandomAgent",
+    "StaticAgent",
+]
 
 
 class DecisionAgent(Protocol):
@@ -21,6 +28,13 @@ class DecisionAgent(Protocol):
 
     def decide(self, point: DecisionPoint) -> Recommendation:
         """The option to take."""
+
+
+class BatchAgent(DecisionAgent, Protocol):
+    """An agent that can be asked several questions at once, which is cheaper than one by one."""
+
+    def decide_many(self, points: Sequence[DecisionPoint]) -> Sequence[Recommendation | Exception]:
+        """An answer to each point, in order; an exception in the place of one that has none."""
 
 
 class StaticAgent:

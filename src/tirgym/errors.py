@@ -8,7 +8,12 @@
     │   ├── MissingExtraError      an optional package is not installed; says how to get it
     │   └── TargetMismatchError    a trace or record made for another target, version or vocabulary
     ├── BackendUnavailableError    a compiler or device is missing; says which and how to get it
+    ├── CompileFailedError         a compiler refused a program; carries the stage and its words
     ├── IllegalTransformError      a rule or the compiler refused a transform; carries rule and location
+    ├── AgentError                 an agent gave no usable answer: it raised, or cannot be reached
+    │   ├── AgentBusyError         too many questions wait for it, or it hangs
+    │   └── AgentTimeoutError      it did not answer in time
+    ├── EndpointError              a language model's endpoint refuses, or does not answer
     ├── TrainingError              a training cannot go on: a reward or a loss is no number
     └── EvaluationError            the measuring machinery failed, as opposed to the program it measured
         └── WorkerDiedError        the worker process ended in the middle of a request
@@ -22,8 +27,13 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "AgentBusyError",
+    "AgentError",
+    "AgentTimeoutError",
     "BackendUnavailableError",
+    "CompileFailedError",
     "DamagedFileError",
+    "EndpointError",
     "EvaluationError",
     "IllegalTransformError",
     "InvalidValueError",
@@ -108,6 +118,21 @@ class BackendUnavailableError(TirgymError):
     exit_code = 2
 
 
+class CompileFailedError(TirgymError):
+    """A compiler refused a program.
+
+    `stage` is the IR level that it could not make, `reason` what it said about that, and `log` all
+    that it wrote on stderr.
+    """
+
+    def __init__(self, stage: str, reason: str, log: str = "") -> None:
+        self.stage, self.reason, self.log = stage, reason, log
+        super().__init__(stage, reason, log)
+
+    def __str__(self) -> str:
+        return f"no {self.stage}: {self.reason}"
+
+
 class IllegalTransformError(TirgymError):
     """A vocabulary rule or the compiler refused a transform.
 
@@ -121,6 +146,22 @@ class IllegalTransformError(TirgymError):
     def __str__(self) -> str:
         where = f" at {self.location}" if self.location else ""
         return f"{self.transform} is illegal{where}: {self.reason} [{self.rule}]"
+
+
+class AgentError(TirgymError):
+    """An agent gave no usable answer; a `Guard` takes the static choice."""
+
+
+class AgentBusyError(AgentError):
+    """An agent cannot be asked now."""
+
+
+class AgentTimeoutError(AgentError, TimeoutError):
+    """An agent did not answer in time."""
+
+
+class EndpointError(TirgymError):
+    """The endpoint of a language model refuses, or does not answer; one line says why."""
 
 
 class TrainingError(TirgymError):

@@ -14,6 +14,7 @@ __all__ = [
     "debug",
     "default_threads",
     "freeze_collector",
+    "serve_token",
     "store_path",
 ]
 
@@ -48,6 +49,11 @@ def freeze_collector() -> bool:
     """Whether what the compiler's import leaves is kept from the garbage collector, which is faster:
     TIRGYM_GC_FREEZE set to anything but "0"."""
     return os.environ.get("TIRGYM_GC_FREEZE", "1") != "0"
+
+
+def serve_token() -> str | None:
+    """Token that `tirgym serve` asks for and its clients send: TIRGYM_SERVE_TOKEN, None for none."""
+    return os.environ.get("TIRGYM_SERVE_TOKEN") or None
 
 
 def c_compiler() -> str | None:

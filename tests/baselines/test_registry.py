@@ -31,7 +31,8 @@ from tirgym.kernels_suite.registry import load_workload
 
 @pytest.mark.parametrize("name", sorted(set(AGENTS) - set(POLICIES)))
 def test_every_agent_in_the_table_loads_and_knows_its_name(name: str) -> None:
-    assert make_agent(name).name == name
+    needed = {"model": "m"} if name == "llm" else {}
+    assert make_agent(name, **needed).name.partition(":")[0] == name
 
 
 @pytest.mark.parametrize("name", sorted(set(AGENTS) & set(POLICIES)))
@@ -52,6 +53,12 @@ def test_branches_are_agents_of_one_name_side_by_side() -> None:
     agents = made.agents  # type: ignore[attr-defined]
     assert [agent.args.tries for agent in agents] == [3, 3, 3]
     assert len({id(agent) for agent in agents}) == 3
+
+
+def test_an_agent_with_branches_of_its_own_keeps_them_together() -> None:
+    pytest.importorskip("openai")
+    made = make_branches("llm", 3, model="m")
+    assert made.args.branches == 3  # type: ignore[attr-defined]
 
 
 def test_third_party_agents_are_named_by_module_and_class() -> None:

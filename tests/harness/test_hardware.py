@@ -142,10 +142,10 @@ def cpu_with(flags: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 @pytest.fixture
 def fresh_facts() -> Iterator[None]:
-    for cached in (lacking, own_arch):
+    for cached in (lacking, own_arch, fingerprint):
         cached.cache_clear()
     yield
-    for cached in (lacking, own_arch):
+    for cached in (lacking, own_arch, fingerprint):
         cached.cache_clear()
 
 

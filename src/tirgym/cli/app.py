@@ -24,9 +24,11 @@ from tirgym.cli.doctor import doctor_command
 from tirgym.cli.explain import explain_command
 from tirgym.cli.export import export_command
 from tirgym.cli.graph import graph_command
+from tirgym.cli.mcp import mcp_command
 from tirgym.cli.model import model_command, train_command
 from tirgym.cli.profile import profile_command
 from tirgym.cli.search import optimize_command
+from tirgym.cli.serve import serve_command
 from tirgym.cli.show import show_command
 from tirgym.cli.store import record_command
 from tirgym.cli.store_file import export_store_command, store_command
@@ -101,6 +103,8 @@ app.command("compare")(compare_command)
 app.command("explain")(explain_command)
 app.command("export")(export_command)
 app.command("graph")(graph_command)
+app.command("mcp")(mcp_command)
+app.command("serve")(serve_command)
 
 suite = _group("The kernel suites.")
 suite.command("lint")(lint_command)

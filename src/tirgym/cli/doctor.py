@@ -21,6 +21,7 @@ from tirgym.errors import BackendUnavailableError, TirgymError
 __all__ = ["Finding", "doctor_command", "examine"]
 
 EXTRAS = {
+    "llm": ("openai",),
     "plot": ("matplotlib",),
     "rl": (
         "safetensors",

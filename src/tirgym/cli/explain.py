@@ -59,10 +59,18 @@ def explain_command(
 ) -> None:
     """Say what each step of a trace changed: memory traffic, vectors, registers, branches, cost.
 
-    Found by static analysis; --measure runs the programs too. A kernel is described as it is.
+    Found by static analysis; --measure runs the programs too. A kernel is described as it is. Of a
+    transcript of a language model, its claims are shown beside what was measured.
 
     The exit code is 1 if a step is not legal, or if the final program is measured and fails.
     """
+    from tirgym.cli.claims import explain_transcript, names_transcript
+
+    if names_transcript(subject):
+        options = {"--step": step, "--log": log, "--shape": shape, "--backend": backend}
+        options |= {"--arch": arch, "--threads": threads, "--measure": measure or None}
+        explain_transcript(subject, options, json)
+        return
     explanation = _explained(subject, step, shape, backend, arch, threads)
     if log is not None:
         from tirgym.harness.step_log import recorded_steps

@@ -41,7 +41,7 @@ def optimize_command(
         str | None,
         typer.Option(
             "--agent",
-            help="random, static, greedy, beam, evolutionary, mcts, ppo-gnn, ppo-mlp, "
+            help="random, static, greedy, beam, evolutionary, mcts, llm, ppo-gnn, ppo-mlp, "
             "or package.module:Class.",
             show_default="the strongest",
         ),
@@ -90,10 +90,29 @@ def optimize_command(
         typer.Option("--picture", help="Save a picture of the search here.", show_default=False),
     ] = None,
     model: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--model",
-            help="Rank programs by this trained model (tirgym model train) instead of static cost.",
+            metavar="FILE|NAME",
+            help="Rank programs by this trained model (tirgym model train) instead of static cost; "
+            "with --agent llm, the name of the language model.",
+            show_default=False,
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            "--base-url",
+            metavar="URL",
+            help="OpenAI-compatible endpoint of --agent llm; the key is in OPENAI_API_KEY.",
+            show_default="OpenAI's",
+        ),
+    ] = None,
+    transcript: Annotated[
+        Path | None,
+        typer.Option(
+            "--transcript",
+            help="Replay this transcript of --agent llm instead of asking a model.",
             show_default=False,
         ),
     ] = None,
@@ -131,6 +150,7 @@ def optimize_command(
         STRONGEST,
         in_space,
         make_branches,
+        option_names,
         parse_options,
     )
 
@@ -141,10 +161,15 @@ def optimize_command(
     if ":" in agent:
         sys.path.append(os.getcwd())  # an installed command, unlike python -m, does not look there
     options, vocabulary = in_space(agent, space, target.backend)
-    named_options = [f"checkpoint={checkpoint}"] if checkpoint is not None else []
-    options |= parse_options(agent, [*(option or ()), *named_options])
+    named_options = {"checkpoint": checkpoint, "base_url": base_url, "transcript": transcript}
+    if "model" in option_names(agent):
+        named_options["model"], model = model, None
+    if out is not None and "save" in option_names(agent):
+        option = [f"save={out.with_suffix('.llm.jsonl')}", *(option or ())]
+    texts = [f"{name}={value}" for name, value in named_options.items() if value is not None]
+    options |= parse_options(agent, [*(option or ()), *texts])
     player = make_branches(agent, branches, **options)
-    cost = load_model(model, target) if model is not None else None
+    cost = load_model(Path(model), target) if model is not None else None
     if out is not None:
         require_writable(out, "--out")
     if picture is not None:
@@ -174,6 +199,8 @@ def optimize_command(
             recorder=recorder,
             patience=patience,
         )
+    for line in getattr(player, "notes", list)():
+        note(line)
     if picture is not None:
         from tirgym.baselines.picture import save_picture
 
@@ -183,8 +210,9 @@ def optimize_command(
         files = {
             "trace_file": _text(out),
             "picture_file": _text(picture),
-            "model_file": _text(model),
+            "model_file": model,
             "record_file": _text(recorder.path if recorder else None),
+            **_agent_report(player),
         }
         print_json({**result.to_dict(), **files})
     else:
@@ -212,6 +240,12 @@ def _require_budget(
         raise InvalidValueError("--patience", patience, "a whole number of at least 1")
     if branches < 1:
         raise InvalidValueError("--branches", branches, "a whole number of at least 1")
+
+
+def _agent_report(player: object) -> dict[str, object]:
+    """What an agent reports of itself beside its result."""
+    report = getattr(player, "report", None)
+    return {"agent_report": report()} if callable(report) else {}
 
 
 def _require_picture(picture: Path) -> None:

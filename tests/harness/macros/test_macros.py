@@ -294,7 +294,8 @@ def test_vocabularies_by_name() -> None:
     tables = {name: named_vocabulary(name) for name in VOCABULARY_NAMES}
     assert tables["primitive"].digest == default_vocabulary().digest
     assert list(tables["both"]) == [*tables["primitive"], *tables["macro"]]
-    assert len({table.digest for table in tables.values()}) == 3
+    assert list(tables["primitive+options"]) == [*tables["primitive"], *tables["options"]]
+    assert len({table.digest for table in tables.values()}) == len(VOCABULARY_NAMES) == 5
 
 
 def test_unknown_names_say_what_there_is() -> None:

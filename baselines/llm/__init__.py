@@ -1,0 +1,1 @@
+"""Language models as agents: prompts, answers, budgets, transcripts."""
