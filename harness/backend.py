@@ -12,7 +12,7 @@ from tirgym.harness.program import Program
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Workload
 
-__all__ = ["BACKENDS", "Backend", "Build", "backend"]
+__all__ = ["BACKENDS", "HOME_SUITES", "Backend", "Build", "backend"]
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,13 @@ class Backend(Protocol):
 
 BACKENDS: dict[str, str] = {
     "llvm": "tirgym.harness.backends.llvm:LLVMBackend",
+    "triton": "tirgym.harness.backends.triton:TritonBackend",
 }
 """Name → "module:Class"; imported only when asked for."""
+
+HOME_SUITES: dict[str, str] = {"triton": "triton-v0"}
+"""Backend → the only suite that it compiles; a bare kernel name is looked up there. The others
+compile every kernel."""
 
 _made: dict[str, Backend] = {}
 

@@ -105,8 +105,8 @@ def list_kernels(suite: str | None = None, split: Split | None = None) -> tuple[
 
 
 def kernel_names() -> tuple[str, ...]:
-    """Every known name: the suites' kernels in table order, then local ones."""
-    return tuple(name for suite in (*SUITES, LOCAL_SUITE) for name in _table(suite))
+    """Every known name once: the suites' kernels in table order, then local ones."""
+    return tuple(dict.fromkeys(name for suite in (*SUITES, LOCAL_SUITE) for name in _table(suite)))
 
 
 def split_of(kernel: Kernel) -> Split | None:

@@ -94,4 +94,38 @@ CORE_V0 = Suite(
     },
 )
 
-SUITES: Mapping[str, Suite] = {suite.name: suite for suite in (CORE_V0,)}
+TRITON_V0 = Suite(
+    name="triton-v0",
+    splits={
+        "elementwise": Split.TRAIN,
+        "normalization": Split.TRAIN,
+        "matmul": Split.TRAIN,
+        "layout": Split.TRAIN,
+        "softmax": Split.VAL,
+        "batch_matmul": Split.VAL,
+        "loss": Split.VAL,
+        "attention": Split.TEST,
+        "mlp": Split.TEST,
+        "quantized": Split.TEST,
+        "rotary": Split.TEST,
+    },
+    kernels={
+        "add": "gpu_sizes:ADD",
+        "gelu": "gpu_sizes:GELU",
+        "layernorm": "gpu_sizes:LAYERNORM",
+        "rmsnorm": "gpu_sizes:RMSNORM",
+        "matmul": "half_precision:MATMUL",
+        "matmul_bias_gelu": "half_precision:MATMUL_BIAS_GELU",
+        "transpose": "gpu_sizes:TRANSPOSE",
+        "softmax": "gpu_sizes:SOFTMAX",
+        "batch_matmul": "half_precision:BATCH_MATMUL",
+        "cross_entropy": "loss:CROSS_ENTROPY",
+        "attention": "half_precision:ATTENTION",
+        "mlp": "half_precision:MLP",
+        "int8_gemm": "gpu_sizes:INT8_GEMM",
+        "rope": "rotary:ROPE",
+    },
+)
+"""Kernels that also have a Triton source (`tirgym.kernels_suite.triton`)."""
+
+SUITES: Mapping[str, Suite] = {suite.name: suite for suite in (CORE_V0, TRITON_V0)}

@@ -54,7 +54,7 @@ class Args:
 class GraphInput(NamedTuple):
     """One program as arrays."""
 
-    counts: tuple[int, int, int, int]
+    counts: tuple[int, ...]
     """nodes of each `NodeType`, in that order"""
     nodes: NDArray[np.float32]
     """(nodes, features): those of the graph, then the store features, which only blocks have"""

@@ -1,12 +1,18 @@
-"""`IRGraph`: one program as a graph of loops, blocks, buffers and its hardware; the encoder table."""
+"""`IRGraph`: one program as a graph of loops, blocks, buffers and its hardware; the encoder table.
+
+Types and features of nodes and edges stand in `GraphTables`, one for each family of dialects: those of
+TensorIR here, those of Triton in `tirgym.spaces.triton_tables`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
-from typing import Protocol, cast
+from itertools import accumulate
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +27,10 @@ __all__ = [
     "EDGE_FEATURES",
     "ENCODERS",
     "NODE_FEATURES",
+    "TENSORIR",
     "EdgeType",
     "Encoder",
+    "GraphTables",
     "IRGraph",
     "NodeType",
     "encoder_for",
@@ -81,29 +89,71 @@ FEATURES: dict[NodeType, tuple[str, ...]] = {
 }  # fmt: skip
 """Names of the features of each node type; `log_x` is log2(1 + x) / 16."""
 
-COLUMNS: dict[NodeType, slice] = {}
-"""Columns of the node feature matrix that belong to each type; the first four are its one-hot."""
-
-_names = [f"is_{kind.name.lower()}" for kind in NodeType]
-for _kind, _features in FEATURES.items():
-    COLUMNS[_kind] = slice(len(_names), len(_names) + len(_features))
-    _names += [f"{_kind.name.lower()}.{name}" for name in _features]
-
-NODE_FEATURES: tuple[str, ...] = tuple(_names)
-"""Names of the columns of `IRGraph.nodes`."""
-
 EDGE_FEATURES: tuple[str, ...] = ("log_stride", "negative", "unit", "zero", "exact", "log_elements")
 """Names of the columns of `IRGraph.edges`: of strides, and of the region of a read or write."""
 
 
+@dataclass(frozen=True, eq=False)
+class GraphTables:
+    """Types of nodes and edges, and the names of their features; pickles as its place."""
+
+    place: str
+    """ "module:ATTRIBUTE" where it is defined"""
+    node_types: type[IntEnum]
+    """numbered from 0 in the order of the nodes; 0 is the hardware"""
+    edge_types: type[IntEnum]
+    features: Mapping[Any, tuple[str, ...]]
+    """features of each node type"""
+    columns: Mapping[Any, slice]
+    """columns of the node feature matrix that belong to each type, behind the one-hot"""
+    node_features: tuple[str, ...]
+    """names of the columns of `IRGraph.nodes`"""
+    edge_features: tuple[str, ...]
+    """names of the columns of `IRGraph.edges`"""
+
+    @classmethod
+    def of(
+        cls,
+        place: str,
+        node_types: type[IntEnum],
+        edge_types: type[IntEnum],
+        features: Mapping[Any, tuple[str, ...]],
+        edge_features: tuple[str, ...],
+    ) -> GraphTables:
+        """Node columns: the one-hot of the types, then the features of each type in its order."""
+        names = [f"is_{kind.name.lower()}" for kind in node_types]
+        columns = {}
+        for kind, own in features.items():
+            columns[kind] = slice(len(names), len(names) + len(own))
+            names += [f"{kind.name.lower()}.{name}" for name in own]
+        return cls(place, node_types, edge_types, features, columns, tuple(names), edge_features)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _tables_at, (self.place,)
+
+
+def _tables_at(place: str) -> GraphTables:
+    module, _, name = place.partition(":")
+    return cast(GraphTables, getattr(import_module(module), name))
+
+
+TENSORIR = GraphTables.of(f"{__name__}:TENSORIR", NodeType, EdgeType, FEATURES, EDGE_FEATURES)
+
+COLUMNS: dict[NodeType, slice] = dict(TENSORIR.columns)
+"""Columns of the node feature matrix that belong to each type; the first four are its one-hot."""
+
+NODE_FEATURES: tuple[str, ...] = TENSORIR.node_features
+"""Names of the columns of `IRGraph.nodes`."""
+
+
 @dataclass(frozen=True, slots=True)
 class IRGraph:
-    """Nodes in the order hardware, loops, blocks, buffers; all arrays are read-only.
+    """Nodes in the order of their types: hardware, loops, blocks, buffers; all arrays are read-only.
 
     A pure function of the kernel, the target and the applied transforms; blind to names.
     """
 
-    counts: tuple[int, int, int, int]
+    counts: tuple[int, ...]
     """nodes of each `NodeType`"""
     nodes: NDArray[np.float32]
     """(nodes, len(NODE_FEATURES)): one-hot type, then the columns of each type (`COLUMNS`)"""
@@ -113,17 +163,19 @@ class IRGraph:
     """(edges,): `EdgeType`"""
     links: NDArray[np.int32]
     """(2, edges): source and target node"""
+    tables: GraphTables = TENSORIR
+    """what types and columns mean; for another dialect than TensorIR, read its types and names for
+    those of this module"""
 
     @property
-    def offsets(self) -> tuple[int, int, int, int]:
+    def offsets(self) -> tuple[int, ...]:
         """Number of the first node of each `NodeType`."""
-        hardware, loops, blocks, _ = self.counts
-        return 0, hardware, hardware + loops, hardware + loops + blocks
+        return tuple(accumulate(self.counts[:-1], initial=0))
 
     @property
     def node_types(self) -> NDArray[np.int32]:
         """(nodes,): `NodeType`."""
-        return np.repeat(np.arange(4, dtype=np.int32), self.counts)
+        return np.repeat(np.arange(len(self.counts), dtype=np.int32), self.counts)
 
     def action_nodes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
         """(len(vocabulary) + 1,): node that each action targets, -1 where there is none.
@@ -159,7 +211,10 @@ class Encoder(Protocol):
         """One line for each loop and block, numbered as transforms address them, indented."""
 
 
-ENCODERS: dict[str, str] = {"tensorir": "tirgym.spaces.tensorir:TensorIREncoder"}
+ENCODERS: dict[str, str] = {
+    "tensorir": "tirgym.spaces.tensorir:TensorIREncoder",
+    "triton": "tirgym.spaces.triton:TritonEncoder",
+}
 """IR dialect → "module:Class"; imported only when asked for."""
 
 

@@ -9,23 +9,26 @@ from gymnasium.spaces import Box, Graph, GraphInstance
 from numpy.typing import NDArray
 
 from tirgym.harness.program import Program
-from tirgym.spaces.graph import BOUND, EDGE_FEATURES, NODE_FEATURES, EdgeType, IRGraph
+from tirgym.spaces.graph import BOUND, TENSORIR, GraphTables, IRGraph
 from tirgym.spaces.transform_space import TransformSpace
 
 __all__ = ["GraphObservation", "GraphSpace", "to_instance"]
 
 
 class GraphSpace(Graph):
-    """Nodes as `NODE_FEATURES`; edges as one-hot `EdgeType` and then `EDGE_FEATURES`.
+    """Nodes as `NODE_FEATURES`; edges as one-hot `EdgeType` and then `EDGE_FEATURES`; those of
+    `tables` for other dialects than TensorIR.
 
     Stable-Baselines3 and Minari cannot hold this space (use "dict" there); AsyncVectorEnv needs
     `shared_memory=False` for it.
     """
 
-    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
-        width = len(EdgeType) + len(EDGE_FEATURES)
+    def __init__(
+        self, seed: int | np.random.Generator | None = None, tables: GraphTables = TENSORIR
+    ) -> None:
+        width = len(tables.edge_types) + len(tables.edge_features)
         super().__init__(
-            node_space=Box(-BOUND, BOUND, (len(NODE_FEATURES),), np.float32),
+            node_space=Box(-BOUND, BOUND, (len(tables.node_features),), np.float32),
             edge_space=Box(-BOUND, BOUND, (width,), np.float32),
             seed=seed,
         )
@@ -33,7 +36,7 @@ class GraphSpace(Graph):
 
 def to_instance(graph: IRGraph) -> GraphInstance:
     """`graph` as a member of `GraphSpace`: nodes, edges, and edge_links (edges, 2) in int32."""
-    one_hot = np.eye(len(EdgeType), dtype=np.float32)[graph.edge_types]
+    one_hot = np.eye(len(graph.tables.edge_types), dtype=np.float32)[graph.edge_types]
     edges = np.concatenate([one_hot, graph.edges], axis=1)
     return GraphInstance(graph.nodes.copy(), edges, graph.links.T.copy())
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import accumulate
+from typing import Any, Self
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, Space
@@ -13,16 +16,16 @@ from tirgym.harness.transforms.base import SlotLimits
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.spaces.graph import (
     BOUND,
-    EDGE_FEATURES,
-    NODE_FEATURES,
-    EdgeType,
+    TENSORIR,
+    GraphTables,
     IRGraph,
-    NodeType,
     target_slots,
 )
 from tirgym.spaces.transform_space import TransformSpace
 
-__all__ = ["MAX_BUFFERS", "MAX_EDGES", "PaddedGraph", "PaddedObservation", "action_slots"]
+__all__ = [
+    "MAX_BUFFERS", "MAX_EDGES", "PaddedGraph", "PaddedObservation", "Room", "action_slots",
+]  # fmt: skip
 
 MAX_BUFFERS = 24
 MAX_EDGES = 384
@@ -40,6 +43,20 @@ def action_slots(vocabulary: Vocabulary) -> NDArray[np.int32]:
     return np.array(_starts(vocabulary.limits), np.int32)[kind] + index
 
 
+@dataclass(frozen=True)
+class Room:
+    """How many nodes of each type and how many edges have a slot."""
+
+    nodes: tuple[int, ...]
+    edges: int
+    tables: GraphTables = TENSORIR
+
+    @classmethod
+    def of(cls, limits: SlotLimits) -> Self:
+        """That of TensorIR programs under the limits of a vocabulary."""
+        return cls((1, limits.max_loops, limits.max_blocks, MAX_BUFFERS), MAX_EDGES)
+
+
 class PaddedGraph:
     """A graph in arrays of fixed shape: 0 is the hardware node, then loops, blocks and buffers.
 
@@ -50,22 +67,28 @@ class PaddedGraph:
     of its ends does).
     """
 
-    def __init__(self, limits: SlotLimits) -> None:
-        self._starts = _starts(limits)
-        self._room = (1, limits.max_loops, limits.max_blocks, MAX_BUFFERS)
+    def __init__(self, limits: SlotLimits | Room) -> None:
+        room = limits if isinstance(limits, Room) else Room.of(limits)
+        self._room, self._max_edges, self._tables = room.nodes, room.edges, room.tables
+        self._starts = tuple(accumulate(room.nodes[:-1], initial=0))
+        self._width, self._edge_width = (
+            len(room.tables.node_features),
+            len(room.tables.edge_features),
+        )
         self.slots = sum(self._room)
-        top = self.slots - 1
+        top, kinds = self.slots - 1, len(room.tables.edge_types)
+        edge_attr = (self._max_edges, self._edge_width)
         self.spaces: dict[str, Space[Any]] = {
-            "nodes": Box(-BOUND, BOUND, (self.slots, len(NODE_FEATURES)), np.float32),
+            "nodes": Box(-BOUND, BOUND, (self.slots, self._width), np.float32),
             "node_mask": Box(0, 1, (self.slots,), np.int8),
-            "edge_index": Box(0, top, (2, MAX_EDGES), np.int32),
-            "edge_type": Box(0, len(EdgeType) - 1, (MAX_EDGES,), np.int32),
-            "edge_attr": Box(-BOUND, BOUND, (MAX_EDGES, len(EDGE_FEATURES)), np.float32),
-            "edge_mask": Box(0, 1, (MAX_EDGES,), np.int8),
-            "overflow": Box(0, 2**31 - 1, (4,), np.int32),
+            "edge_index": Box(0, top, (2, self._max_edges), np.int32),
+            "edge_type": Box(0, kinds - 1, (self._max_edges,), np.int32),
+            "edge_attr": Box(-BOUND, BOUND, edge_attr, np.float32),
+            "edge_mask": Box(0, 1, (self._max_edges,), np.int8),
+            "overflow": Box(0, 2**31 - 1, (len(self._room),), np.int32),
         }
 
-    def slot(self, kind: NodeType, index: int) -> int:
+    def slot(self, kind: IntEnum, index: int) -> int:
         """Slot of node `index` of its kind, -1 if there is no room for it."""
         return self._starts[kind] + index if 0 <= index < self._room[kind] else -1
 
@@ -78,7 +101,9 @@ class PaddedGraph:
 
     def arrays(self, graph: IRGraph) -> dict[str, NDArray[np.generic]]:
         """The arrays, all new."""
-        nodes = np.zeros((self.slots, len(NODE_FEATURES)), np.float32)
+        if graph.tables is not self._tables:
+            raise TypeError("the graph has other types of nodes than this form")
+        nodes = np.zeros((self.slots, self._width), np.float32)
         node_mask = np.zeros(self.slots, np.int8)
         slot_of = np.empty(sum(graph.counts), np.int32)
         start = 0
@@ -88,7 +113,7 @@ class PaddedGraph:
             node_mask[first : first + kept] = 1
             slot_of[start : start + count] = np.arange(first, first + count)
             start += count
-        overflow = np.zeros(4, np.int32)
+        overflow = np.zeros(len(self._room), np.int32)
         links, types, edges = graph.links, graph.edge_types, graph.edges
         if not self._fits(graph):
             keep = self._kept_edges(graph)
@@ -96,10 +121,10 @@ class PaddedGraph:
             lost = [n - room for n, room in zip(graph.counts[1:], self._room[1:], strict=True)]
             overflow[:] = (*(max(0, n) for n in lost), graph.links.shape[1] - int(keep.sum()))
         count = links.shape[1]
-        edge_index = np.zeros((2, MAX_EDGES), np.int32)
-        edge_type = np.zeros(MAX_EDGES, np.int32)
-        edge_attr = np.zeros((MAX_EDGES, len(EDGE_FEATURES)), np.float32)
-        edge_mask = np.zeros(MAX_EDGES, np.int8)
+        edge_index = np.zeros((2, self._max_edges), np.int32)
+        edge_type = np.zeros(self._max_edges, np.int32)
+        edge_attr = np.zeros((self._max_edges, self._edge_width), np.float32)
+        edge_mask = np.zeros(self._max_edges, np.int8)
         edge_index[:, :count] = slot_of[links]
         edge_type[:count] = types
         edge_attr[:count] = edges
@@ -115,22 +140,16 @@ class PaddedGraph:
         }
 
     def _fits(self, graph: IRGraph) -> bool:
-        _, loops, blocks, buffers = graph.counts
-        _, max_loops, max_blocks, max_buffers = self._room
-        return (
-            loops <= max_loops
-            and blocks <= max_blocks
-            and buffers <= max_buffers
-            and graph.links.shape[1] <= MAX_EDGES
-        )
+        held = all(n <= room for n, room in zip(graph.counts, self._room, strict=True))
+        return held and graph.links.shape[1] <= self._max_edges
 
     def _kept_edges(self, graph: IRGraph) -> NDArray[np.bool_]:
-        """(edges,): both ends have a slot, and it is among the first MAX_EDGES such edges."""
+        """(edges,): both ends have a slot, and it is among the first edges that there is room for."""
         place = np.concatenate(
             [np.arange(n) < room for n, room in zip(graph.counts, self._room, strict=True)]
         )
         keep: NDArray[np.bool_] = place[graph.links[0]] & place[graph.links[1]]
-        return keep & (np.cumsum(keep) <= MAX_EDGES)
+        return keep & (np.cumsum(keep) <= self._max_edges)
 
 
 class PaddedObservation:

@@ -19,6 +19,7 @@ from tirgym.harness.triton.compiling import compile_here
 from tirgym.harness.triton.driver import cuda_capability
 from tirgym.harness.triton.gpus import GPUS, NVIDIA_LEVELS, gpu
 from tirgym.harness.triton.pipeline import Pipeline
+from tirgym.harness.triton.pool import compile_apart
 from tirgym.harness.triton.program import TritonProgram
 from tirgym.harness.triton.request import Compiled, CompileRequest
 from tirgym.harness.triton.sass import sass_of
@@ -48,7 +49,9 @@ class TritonBackend:
             found = "0.0 (unknown)"
         numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
         if not _SUPPORTED[0] <= numbers <= _SUPPORTED[1]:
-            return f"backend triton knows triton 3.6 to 3.9, not {found}; pip install 'tirgym[triton]'"
+            return (
+                f"backend triton knows triton 3.6 to 3.9, not {found}; pip install 'tirgym[triton]'"
+            )
         return None
 
     def target(self, arch: str | None = None, num_threads: int = 1) -> Target:
@@ -111,7 +114,10 @@ class TritonBackend:
         return Build(assembly, _code_key(assembly), load)
 
     def ir_level(self, program: Program, level: str) -> str:
-        """`program` as text at `level`; raises UnknownNameError or CompileFailedError."""
+        """`program` as text at `level`, compiled in a process of its own.
+
+        Raises UnknownNameError or CompileFailedError.
+        """
         program = _triton(program)
         arch = program.target.arch
         accepted = gpu(arch).levels
@@ -120,8 +126,8 @@ class TritonBackend:
         if level == "python":
             return program.text()
         if level == "sass":
-            return _assembly(compile_here(program.request), arch)
-        return compile_here(program.request.changed(until=level)).texts[level]
+            return _assembly(compile_apart(program.request), arch)
+        return compile_apart(program.request.changed(until=level)).texts[level]
 
     def describe(self, target: Target) -> dict[str, Any]:
         """Published facts of the GPU, and the version of Triton."""

@@ -16,6 +16,7 @@ from tirgym.cli.output import (
     working,
 )
 from tirgym.cli.records import speedup_text
+from tirgym.errors import InvalidValueError, UnknownNameError
 
 if TYPE_CHECKING:
     from tirgym.benchmarks.gate_selftest import SelftestReport
@@ -77,6 +78,12 @@ def selftest_command(
             "that a second witness finds right.",
         ),
     ] = 0,
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend", help="llvm: programs are run; triton: Triton IR is executed on NumPy."
+        ),
+    ] = "llvm",
     json: JsonFlag = False,
 ) -> None:
     """Break every kernel in every way that makes sense, and see that the gate notices.
@@ -84,9 +91,15 @@ def selftest_command(
     The exit code is 1 unless every mutant is rejected and nothing right is.
     """
     from tirgym.benchmarks.gate_selftest import selftest
+    from tirgym.benchmarks.triton_mutants import triton_selftest
 
+    selftests = {"llvm": selftest, "triton": triton_selftest}
+    if backend not in selftests:
+        raise UnknownNameError("backend with a self-test of its gate", backend, selftests)
+    if schedules and backend != "llvm":
+        raise InvalidValueError("--schedules", schedules, f"0 for backend {backend}")
     with progress_bar("breaking kernels") as advance:
-        report = selftest(kernels or None, quick, advance)
+        report = selftests[backend](kernels or None, quick, advance)
     names = [control.kernel for control in report.controls]
     study = _judge_schedules(names, schedules) if schedules else None
     if json:
@@ -121,7 +134,7 @@ def _report_mutants(report: SelftestReport) -> None:
     for mutant in report.survivors:
         console.print(f"survived: {mutant.kernel}: {mutant.kind}: {mutant.status}")
     for control in report.controls:
-        if control.status != "passed":
+        if control.status != report.right:
             console.print(f"unbroken, but {control.status}: {control.kernel}: {control.message}")
     killed, total = len(report.mutants) - len(report.survivors), len(report.mutants)
     console.print(

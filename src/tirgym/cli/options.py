@@ -61,7 +61,11 @@ BackendOption = Annotated[
 ]
 ArchOption = Annotated[
     str | None,
-    typer.Option("--arch", help="Architecture (an LLVM mcpu name).", show_default="this machine's"),
+    typer.Option(
+        "--arch",
+        help="Architecture: an LLVM mcpu name; sm_90, gfx942, … with --backend triton.",
+        show_default="this machine's",
+    ),
 ]
 ThreadsOption = Annotated[
     int | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tirgym.harness.evaluation import Evaluation
     from tirgym.harness.program import Program
     from tirgym.harness.static_profile import Roofline, StaticProfile
+    from tirgym.harness.triton.program import TritonProgram
 
 __all__ = ["profile_command"]
 
@@ -48,6 +49,11 @@ def profile_command(
 ) -> None:
     """Show the static profile, the roofline position and hardware counters of a program."""
     program = load_subject(subject, shape, backend, arch, threads).program
+    if program.dialect == "triton":
+        from tirgym.cli.profile_triton import report_triton
+
+        report_triton(cast("TritonProgram", program), json)
+        return
     from tirgym.harness.static_profile import roofline, static_profile
 
     profile = static_profile(program)

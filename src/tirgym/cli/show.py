@@ -38,14 +38,28 @@ class HasPasses(Protocol):
         """Every pass, in order."""
 
 
-_LEXERS = {"tir": "python", "lowered": "python", "llvm": "llvm", "asm": "gas"}
+_LEXERS = {
+    "tir": "python",
+    "lowered": "python",
+    "python": "python",
+    "llvm": "llvm",
+    "llir": "llvm",
+    "asm": "gas",
+    "ptx": "ptx",
+}
 
 
 def show_command(
     subject: SubjectArgument,
     level: Annotated[
-        str, typer.Option("--level", help="IR level: tir, lowered, llvm, asm, passes.")
-    ] = "tir",
+        str | None,
+        typer.Option(
+            "--level",
+            help="IR level: tir, lowered, llvm, asm, passes; with --backend triton: python, ttir, "
+            "ttgir, llir, ptx, sass, amdgcn.",
+            show_default="the highest",
+        ),
+    ] = None,
     shape: ShapeOption = None,
     backend: BackendOption = None,
     arch: ArchOption = None,
@@ -57,6 +71,7 @@ def show_command(
 
     program = load_subject(subject, shape, backend, arch, threads).program
     compiler = load_backend(program.target.backend)
+    level = level or compiler.levels[0]
     if level not in compiler.levels:
         raise UnknownNameError(f"IR level of backend {compiler.name}", level, compiler.levels)
     text = compiler.ir_level(program, level)

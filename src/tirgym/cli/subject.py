@@ -205,7 +205,7 @@ def load_subject(
 
     if not is_trace(text):
         _require_findable(text)
-        workload = chosen_workload(text, shape)
+        workload = chosen_workload(_at_home(text, backend_name), shape)
         target = chosen_target(backend_name, arch, threads)
         return Subject(backend(target.backend).start(workload, target))
     from tirgym.harness.replay import replay
@@ -219,6 +219,15 @@ def load_subject(
     if target != trace.target:
         note(f"warning: {text} was recorded for {trace.target}; it is replayed for {target}")
     return Subject(replay(trace, target), trace)
+
+
+def _at_home(text: str, backend_name: str | None) -> str:
+    """`text` with the suite that `backend_name` compiles, if it is the bare name of a kernel there."""
+    from tirgym.harness.backend import HOME_SUITES
+    from tirgym.kernels_suite.registry import SUITES
+
+    suite = HOME_SUITES.get(backend_name or DEFAULT_BACKEND)
+    return f"{suite}/{text}" if suite and text in SUITES[suite].kernels else text
 
 
 def _require_findable(text: str) -> None:
