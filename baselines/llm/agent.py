@@ -98,8 +98,7 @@ class LLMAgent:
         who = self._saved.header if self._saved else {"model": self.args.model}
         source = f"language model {who.get('model') or 'of the transcripts'}, training data unknown"
         if self.args.transcript:
-            tokens = f", {self._saved.tokens:,} tokens of the original" if self._saved else ""
-            source = f"{source}; replayed transcript{tokens}"
+            source = f"{source}; replayed transcript"
         return {"what": "unknown", "families": [], "source": source}
 
     def prepare(self, start: Program, folder: Path | None, stem: str) -> None:
