@@ -17,11 +17,12 @@ import numpy as np
 from tirgym.errors import UnknownNameError
 from tirgym.harness.agent import Search
 from tirgym.harness.decisions import Walk, design_space
-from tirgym.harness.macros import VOCABULARY_NAMES, named_vocabulary
+from tirgym.harness.macros import PRICED_NAMES, VOCABULARY_NAMES, named_vocabulary
 from tirgym.harness.program import Program
 from tirgym.harness.vocabulary import Vocabulary
 
 __all__ = [
+    "PRICED_SPACES",
     "SPACES",
     "Asked",
     "Choices",
@@ -36,6 +37,8 @@ __all__ = [
 
 SPACES = ("decision", *VOCABULARY_NAMES)
 """The compiler's own decision points, and the action tables by name."""
+PRICED_SPACES = ("decision", *PRICED_NAMES)
+"""Those that a search which goes by predictions can play."""
 
 
 class Valued(Protocol):

@@ -19,7 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tirgym.baselines.appraisal import Appraisal, Individual
-from tirgym.baselines.choices import SPACES, Asked, Choices, begin_choices, draw, wanted_option
+from tirgym.baselines.choices import (
+    PRICED_SPACES,
+    Asked,
+    Choices,
+    begin_choices,
+    draw,
+    wanted_option,
+)
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.agent import Search
 
@@ -75,13 +82,13 @@ class EvolutionaryAgent:
     """Evolutionary search over the open choices of the compiler, guided by static cost."""
 
     name = "evolutionary"
-    spaces = SPACES
+    spaces = PRICED_SPACES
     """vocabularies that the agent plays, its default first"""
 
     def __init__(self, **options: Any) -> None:
         self.args = args = Args(**options)
-        if args.space not in SPACES:
-            raise UnknownNameError("space of agent evolutionary", args.space, SPACES)
+        if args.space not in PRICED_SPACES:
+            raise UnknownNameError("space of agent evolutionary", args.space, PRICED_SPACES)
         for field in _COUNTS:
             if getattr(args, field) < 1:
                 raise InvalidValueError(
