@@ -3,6 +3,8 @@ VENV ?= .venv
 # What is installed: extras of pyproject.toml, and requirements beside them (pinned versions).
 EXTRAS ?= dev
 PINS ?=
+# Processes that run the tests; those of one file stay together.
+JOBS ?= 2
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
@@ -12,7 +14,7 @@ run: $(STAMP)
 	$(PY) -m tirgym optimize matmul --agent beam --trials 64 --out runs/matmul.json --picture runs/matmul.png
 
 test: $(STAMP)
-	$(PY) -m pytest -q
+	$(PY) -m pytest -q -n $(JOBS) --dist loadfile
 
 test-slow: $(STAMP)
 	$(PY) -m pytest -q -m slow

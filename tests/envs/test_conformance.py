@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -141,6 +142,16 @@ def test_sync_vector_environments(name: str, form: str, vocabulary: str) -> None
     ],
 )
 def test_async_vector_environments(name: str, form: str, vocabulary: str) -> None:
+    """In a program of its own: processes that are spawned import the main module again."""
+    command = [sys.executable, __file__, name, form, vocabulary]
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def play_async(name: str, form: str, vocabulary: str) -> None:
+    """One step of two environments, each in a process."""
     envs = gymnasium.vector.AsyncVectorEnv(
         [lambda: make(name, form, vocabulary)] * 2,
         shared_memory=form == "dict",
@@ -253,3 +264,7 @@ def test_observations_and_infos_pickle() -> None:
         for name in ("tirgym/ScheduleStatic-v0", "tirgym/DecisionStatic-v0"):
             env = make(name, form)
             assert pickle.loads(pickle.dumps(env.reset(seed=0)))
+
+
+if __name__ == "__main__":
+    play_async(*sys.argv[1:])

@@ -73,7 +73,9 @@ def test_split_selects_families() -> None:
     assert "matmul" in {k.name for k in train}
 
 
-@pytest.mark.parametrize("kernel", list_kernels(), ids=str)
+@pytest.mark.parametrize(
+    "kernel", list_kernels(), ids=lambda kernel: f"{kernel.suite}-{kernel.name}"
+)
 def test_every_workload_uri_round_trips(kernel: Kernel) -> None:
     for shape in (kernel.tiny_shape, *kernel.train, *kernel.holdout):
         workload = Workload.of(kernel, shape)
