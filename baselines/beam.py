@@ -22,7 +22,7 @@ from tirgym.baselines.moves import Habits, moves, mutations
 from tirgym.baselines.surrogate import Vector, pick, posterior
 from tirgym.errors import InvalidValueError
 from tirgym.harness.agent import Search
-from tirgym.harness.macros import PRICED_NAMES
+from tirgym.harness.macros import SCHEDULE_VOCABULARIES
 from tirgym.harness.program import Program
 from tirgym.spaces.features import features
 from tirgym.spaces.graph import encoder_for
@@ -89,7 +89,7 @@ class BeamAgent:
     """Beams guided by static cost, corrected by what was measured."""
 
     name = "beam"
-    spaces = PRICED_NAMES
+    spaces = SCHEDULE_VOCABULARIES
     """action tables that the agent plays: the one of the search"""
 
     def __init__(self, **options: Any) -> None:

@@ -17,12 +17,12 @@ import numpy as np
 from tirgym.errors import UnknownNameError
 from tirgym.harness.agent import Search
 from tirgym.harness.decisions import Walk, design_space
-from tirgym.harness.macros import PRICED_NAMES, VOCABULARY_NAMES, named_vocabulary
+from tirgym.harness.macros import SCHEDULE_VOCABULARIES, VOCABULARY_NAMES, named_vocabulary
 from tirgym.harness.program import Program
 from tirgym.harness.vocabulary import Vocabulary
 
 __all__ = [
-    "PRICED_SPACES",
+    "SCHEDULE_SPACES",
     "SPACES",
     "Asked",
     "Choices",
@@ -37,7 +37,7 @@ __all__ = [
 
 SPACES = ("decision", *VOCABULARY_NAMES)
 """The compiler's own decision points, and the action tables by name."""
-PRICED_SPACES = ("decision", *PRICED_NAMES)
+SCHEDULE_SPACES = ("decision", *SCHEDULE_VOCABULARIES)
 """Those that a search which goes by predictions can play."""
 
 

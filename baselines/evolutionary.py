@@ -20,7 +20,7 @@ from typing import Any
 
 from tirgym.baselines.appraisal import Appraisal, Individual
 from tirgym.baselines.choices import (
-    PRICED_SPACES,
+    SCHEDULE_SPACES,
     Asked,
     Choices,
     begin_choices,
@@ -82,13 +82,13 @@ class EvolutionaryAgent:
     """Evolutionary search over the open choices of the compiler, guided by static cost."""
 
     name = "evolutionary"
-    spaces = PRICED_SPACES
+    spaces = SCHEDULE_SPACES
     """vocabularies that the agent plays, its default first"""
 
     def __init__(self, **options: Any) -> None:
         self.args = args = Args(**options)
-        if args.space not in PRICED_SPACES:
-            raise UnknownNameError("space of agent evolutionary", args.space, PRICED_SPACES)
+        if args.space not in SCHEDULE_SPACES:
+            raise UnknownNameError("space of agent evolutionary", args.space, SCHEDULE_SPACES)
         for field in _COUNTS:
             if getattr(args, field) < 1:
                 raise InvalidValueError(

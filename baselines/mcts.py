@@ -34,7 +34,7 @@ import numpy as np
 
 from tirgym.baselines.appraisal import Appraisal, Individual
 from tirgym.baselines.choices import (
-    PRICED_SPACES,
+    SCHEDULE_SPACES,
     Asked,
     Choices,
     begin_choices,
@@ -107,13 +107,13 @@ class MCTSAgent:
     """Tree search guided by static cost, corrected by what was measured."""
 
     name = "mcts"
-    spaces = PRICED_SPACES
+    spaces = SCHEDULE_SPACES
     """vocabularies that the agent plays, its default first"""
 
     def __init__(self, **options: Any) -> None:
         self.args = args = Args(**options)
-        if args.space not in PRICED_SPACES:
-            raise UnknownNameError("space of agent mcts", args.space, PRICED_SPACES)
+        if args.space not in SCHEDULE_SPACES:
+            raise UnknownNameError("space of agent mcts", args.space, SCHEDULE_SPACES)
         for name in _COUNTS:
             if getattr(args, name) < 1:
                 raise InvalidValueError(f"{name} of agent mcts", getattr(args, name), "at least 1")

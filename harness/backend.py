@@ -39,7 +39,7 @@ class Backend(Protocol):
     def target(self, arch: str | None = None, num_threads: int = 1) -> Target:
         """An explicit target; `arch` None means this machine's. Raises InvalidValueError."""
 
-    def why_not_here(self, target: Target) -> str | None:
+    def why_cannot_run(self, target: Target) -> str | None:
         """None when this machine can run code for `target`, else one line that says why it cannot."""
 
     def start(self, workload: Workload, target: Target) -> Program:

@@ -22,8 +22,8 @@ __all__ = [
     "cpu_facts",
     "cpu_model",
     "fingerprint",
-    "lacking",
-    "own_arch",
+    "host_cpu",
+    "missing_features",
     "roofline_floor_us",
     "vector_unit",
 ]
@@ -165,11 +165,9 @@ def _features(arch: str) -> frozenset[str]:
     return frozenset(str(f) for f in tvm.target.codegen.llvm_get_cpu_features(target))
 
 
-FALLBACK_ARCHS = ("znver3", "skylake", "x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
+FALLBACK_CPUS = ("znver3", "skylake", "x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 """From the most to the least special, for a CPU of which its machine hides a part."""
-_CHECKED = re.compile(
-    "adx|aes|amx|avx|bmi|f16c|fma|gfni|lzcnt|movbe|pclmul|popcnt|sha$|v?aes|ss?se"
-)
+_CHECKED = re.compile("adx|amx|avx|bmi|f16c|fma|gfni|lzcnt|movbe|pclmul|popcnt|sha$|v?aes|ss?se")
 """LLVM features that add instructions to generated code."""
 _CALLED = {"bmi": "bmi1", "lzcnt": "abm", "pclmul": "pclmulqdq", "sha": "shani", "sse3": "pni"}
 """LLVM feature → flag of /proc/cpuinfo, both without punctuation, where they differ."""
@@ -180,7 +178,7 @@ def _plain(name: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def lacking(arch: str) -> tuple[str, ...]:
+def missing_features(arch: str) -> tuple[str, ...]:
     """LLVM features of an x86 mcpu that this machine's CPU does not have; it cannot run such code.
 
     A hypervisor may hide instructions of the CPU whose name it shows. Empty where the system does not
@@ -194,12 +192,12 @@ def lacking(arch: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def own_arch() -> str:
+def host_cpu() -> str:
     """The LLVM mcpu of this machine: the CPU's name, or the nearest one whose code it can run."""
     import tvm
 
     name = str(tvm.target.codegen.llvm_get_system_cpu())
-    return next((arch for arch in (name, *FALLBACK_ARCHS) if not lacking(arch)), name)
+    return next((arch for arch in (name, *FALLBACK_CPUS) if not missing_features(arch)), name)
 
 
 @lru_cache(maxsize=64)

@@ -7,13 +7,12 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from types import TracebackType
-from typing import Self
 
 from tirgym import settings
 from tirgym.errors import EvaluationError, InvalidValueError, TargetMismatchError
 from tirgym.harness.attempt import Attempt
 from tirgym.harness.backend import backend
+from tirgym.harness.closing import Closing
 from tirgym.harness.desk import Limits, context_of
 from tirgym.harness.evaluation import (
     Comparison,
@@ -52,7 +51,7 @@ class GateCheck:
     message: str = ""
 
 
-class LocalEvaluator(Evaluator):
+class LocalEvaluator(Closing, Evaluator):
     """An `Evaluator` with a warm worker process for each thread count, and a spare.
 
         with LocalEvaluator(target, store=":memory:") as evaluator:
@@ -242,17 +241,6 @@ class LocalEvaluator(Evaluator):
             self._workshop.close()
             if self._owns_store:
                 self.store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _gate(
         self,

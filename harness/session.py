@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from tirgym.errors import IllegalTransformError, InvalidValueError, UnknownNameError, UsageError
 from tirgym.harness.agent import Agent, Budget, Candidate
 from tirgym.harness.backend import backend as load_backend
+from tirgym.harness.closing import Closing
 from tirgym.harness.cost import CostModel
 from tirgym.harness.decision_log import DecisionLog, Event
 from tirgym.harness.evaluation import Evaluation, Level
@@ -35,7 +35,7 @@ ROLLS_BACK = FATAL | {Status.ILLEGAL, Status.COMPILE_ERROR, Status.INCOMPLETE}
 but slow, noisy or suspiciously fast stay: a half-way state of a good schedule can be slow."""
 
 
-class CompileHarness:
+class CompileHarness(Closing):
     """Load a kernel, look at its IR, transform it, measure it, go back, and let agents search.
 
         with CompileHarness() as harness:
@@ -260,17 +260,6 @@ class CompileHarness:
         if self._owns_evaluator and self._evaluator is not None:
             self._evaluator.close()
             self._evaluator = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _loaded(self, program: Program | None) -> Program:
         if program is None:

@@ -70,7 +70,7 @@ class Workshop:
         """
         key = (workload, target)
         if key not in self._desks:
-            reason = backend(target.backend).why_not_here(target)
+            reason = backend(target.backend).why_cannot_run(target)
             if reason is not None:
                 raise TargetMismatchError(reason)
             self._desks[key] = Desk(str(len(self._desks)), workload, target, self._floor_us)

@@ -129,14 +129,8 @@ def make_server(options: ServerOptions) -> MCPServer[Sessions]:
     @asynccontextmanager
     async def lifespan(_: MCPServer[Sessions]) -> AsyncIterator[Sessions]:
         sessions = Sessions(options.limits)
-        async with anyio.create_task_group() as group:
-            group.start_soon(sessions.watch)
-            try:
-                yield sessions
-            finally:
-                group.cancel_scope.cancel()
-                with anyio.CancelScope(shield=True):
-                    await sessions.shut()
+        async with sessions.running():
+            yield sessions
 
     documents = [
         FunctionResource.from_function(

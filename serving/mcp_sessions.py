@@ -8,7 +8,7 @@ import secrets
 import signal
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -87,13 +87,25 @@ class Sessions:
     """Opens, asks and ends sessions. One call of a session at a time; sessions do not wait for each
     other, but timings on one machine never overlap.
 
-    `watch` has to run meanwhile, and `shut` at the end. `operations` is the class that a session's
+    They live within `running()`. `operations` is the class that a session's
     process runs (`tirgym.harness.worker.Worker`).
     """
 
     def __init__(self, limits: SessionLimits, operations: str = OPERATIONS) -> None:
         self.limits, self.operations = limits, operations
         self._table: dict[str, _Session] = {}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Watches over the sessions, and ends them all in the end."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.watch)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await self.shut()
 
     async def open(self, opening: Opening, tell: Tell) -> Result:
         """A new session; `opening` is completed with its handle. Raises UsageError."""

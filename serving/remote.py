@@ -6,11 +6,7 @@ env.decide(compile_guard(agent))
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 from urllib.parse import urlsplit
 
 from tirgym import settings
@@ -18,7 +14,7 @@ from tirgym.errors import AgentError, AgentTimeoutError, InvalidValueError
 from tirgym.harness.decisions.point import DecisionPoint, Recommendation
 from tirgym.serving.exchange import ANSWER_BYTES, question_bytes, read_answers, refusal
 from tirgym.serving.extra import require_client
-from tirgym.serving.wire import MAX_BATCH
+from tirgym.serving.wire_agent import WireAgent
 
 __all__ = ["RemoteAgent"]
 
@@ -27,7 +23,7 @@ _IDLE_S = 30.0
 """Seconds that a connection is kept; servers keep it longer."""
 
 
-class RemoteAgent:
+class RemoteAgent(WireAgent):
     """Asks the service at `url` and waits `timeout_s` seconds a question, all told.
 
     `token` None sends TIRGYM_SERVE_TOKEN, if that is set. Raises AgentTimeoutError, and AgentError for
@@ -36,6 +32,7 @@ class RemoteAgent:
     """
 
     def __init__(self, url: str, timeout_s: float = 0.05, token: str | None = None) -> None:
+        super().__init__()
         require_client("a remote agent")
         import httpcore
 
@@ -59,45 +56,14 @@ class RemoteAgent:
             keepalive_expiry=_IDLE_S,
             network_backend=DeadlineBackend(),
         )
-        self._name = os.urandom(4).hex()
-        self._numbers = itertools.count()
-
-    def decide(self, point: DecisionPoint) -> Recommendation:
-        """The service's answer."""
-        (answer,) = self._ask([point])
-        if isinstance(answer, AgentError):
-            raise answer
-        return answer
-
-    def decide_many(self, points: Sequence[DecisionPoint]) -> list[Recommendation | AgentError]:
-        """The service's answers, asked for in one message, or a few if there are very many."""
-        answers: list[Recommendation | AgentError] = []
-        for start in range(0, len(points), MAX_BATCH):
-            part = points[start : start + MAX_BATCH]
-            try:
-                answers += self._ask(part)
-            except AgentError as error:
-                answers += [error] * len(part)
-        return answers
 
     def close(self) -> None:
         """Close the connections."""
         self._pool.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _ask(self, points: Sequence[DecisionPoint]) -> list[Recommendation | AgentError]:
         """One message and its answers; raises AgentError if there are none at all."""
-        ids = [f"{self._name}-{next(self._numbers)}" for _ in points]
+        ids = self._ids(len(points))
         seconds = self.timeout_s * len(points)
         path = "/v1/decision" if len(points) == 1 else "/v1/decisions"
         body = question_bytes(points, ids, 1000 * self.timeout_s)

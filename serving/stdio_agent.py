@@ -6,22 +6,20 @@ env.decide(compile_guard(agent))
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import selectors
 import subprocess
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 from pydantic import ValidationError
 
 from tirgym.errors import AgentError, AgentTimeoutError, InvalidValueError, TirgymError
 from tirgym.harness.decisions.point import DecisionPoint, Recommendation
 from tirgym.serving.exchange import ANSWER_BYTES, question_bytes, read_answers, refusal
-from tirgym.serving.wire import MAX_BATCH, Description
+from tirgym.serving.wire import Description
+from tirgym.serving.wire_agent import WireAgent
 
 __all__ = ["StdioAgent"]
 
@@ -34,7 +32,7 @@ _UNNAMED = re.compile(rb'"request_id": ?null')
 _ERROR = re.compile(rb'"error": ?\{')
 
 
-class StdioAgent:
+class StdioAgent(WireAgent):
     """Starts `command` and asks it, `timeout_s` seconds a question; like `RemoteAgent` otherwise.
 
     The process has `startup_s` seconds to come up; raises AgentError if it does not. One that has died
@@ -48,38 +46,19 @@ class StdioAgent:
         startup_s: float = 60.0,
         restarts: int = 3,
     ) -> None:
+        super().__init__()
         for name, limit in (("timeout_s", timeout_s), ("startup_s", startup_s)):
             if not 0 < limit < float("inf"):
                 raise InvalidValueError(name, limit, "a positive number of seconds")
         if not command:
             raise InvalidValueError("command", "", "a program and its arguments")
         self.command, self.timeout_s, self.restarts = tuple(command), timeout_s, restarts
-        self._name = os.urandom(4).hex()
-        self._numbers = itertools.count()
         self._pipe = _Pipe(self.command)
         try:
             self.description = self._describe(startup_s)
         except TirgymError:
             self.close()
             raise
-
-    def decide(self, point: DecisionPoint) -> Recommendation:
-        """The process's answer."""
-        (answer,) = self._ask([point])
-        if isinstance(answer, AgentError):
-            raise answer
-        return answer
-
-    def decide_many(self, points: Sequence[DecisionPoint]) -> list[Recommendation | AgentError]:
-        """The process's answers, asked for in one message, or a few if there are very many."""
-        answers: list[Recommendation | AgentError] = []
-        for start in range(0, len(points), MAX_BATCH):
-            part = points[start : start + MAX_BATCH]
-            try:
-                answers += self._ask(part)
-            except AgentError as error:
-                answers += [error] * len(part)
-        return answers
 
     @property
     def pid(self) -> int:
@@ -89,17 +68,6 @@ class StdioAgent:
     def close(self) -> None:
         """End the process."""
         self._pipe.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _describe(self, seconds: float) -> Description:
         line = self._pipe.exchange(b'{"describe": true}', time.monotonic() + seconds, ANSWER_BYTES)
@@ -115,7 +83,7 @@ class StdioAgent:
             self.restarts -= 1
             self._pipe.close()
             self._pipe = _Pipe(self.command)
-        ids = [f"{self._name}-{next(self._numbers)}" for _ in points]
+        ids = self._ids(len(points))
         until = time.monotonic() + self.timeout_s * len(points)
         question = question_bytes(points, ids, 1000 * self.timeout_s)
         line = self._pipe.exchange(question, until, ANSWER_BYTES * len(points))

@@ -10,37 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpcore
+from decision_points import POINT
 
-from tirgym.harness.decisions import (
-    CallbackAgent,
-    DecisionAgent,
-    DecisionKind,
-    DecisionPoint,
-    Option,
-)
-from tirgym.harness.transforms.base import NodeRef
+from tirgym.harness.decisions import CallbackAgent, DecisionAgent, DecisionPoint
 from tirgym.serving.app import make_app
 from tirgym.serving.host import AgentHost
 from tirgym.serving.http_server import listen, make_server
 from tirgym.serving.service import DecisionService
 
 __all__ = ["POINT", "QUESTION", "Mute", "Served", "chooser", "rough_server", "served"]
-
-POINT = DecisionPoint(
-    key="C.tile.j.5",
-    kind=DecisionKind.TILE,
-    text="factor of j",
-    options=tuple(Option(str(value), value, 1.5 * value) for value in (1, 2, 4)),
-    default=1,
-    node=NodeRef("loop", 3),
-    block="C",
-    snippet="loop 0: i of 8",
-    workload="tirgym://core-v0/matmul?m=8",
-    target="llvm/x/1 thread",
-    hardware={"cores": 2, "avx512": True, "name": "x", "ghz": 2.0},
-    number=1,
-    answers=(("C.sketch", 2),),
-)
 
 QUESTION: Mapping[str, Any] = {
     "request_id": "q1",

@@ -126,7 +126,7 @@ class ToyBackend:
     name = "toy"
     levels = ("dials",)
 
-    def why_not_here(self, target: Target) -> str | None:
+    def why_cannot_run(self, target: Target) -> str | None:
         return None
 
     def why_unavailable(self) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tirgym.benchmarks.triton_mutants import SUBJECTS
 from tirgym.harness.triton.executor.gate import SemanticGate
 from tirgym.harness.triton.executor.ir import Module
 from tirgym.harness.triton.executor.parser import parse_module
@@ -20,14 +21,7 @@ from tirgym.kernels_suite.triton.source import Argument, Launch
 FOLDER = Path(__file__).parent / "harness" / "triton" / "executor" / "ir"
 
 MADE = {
-    "matmul": (
-        "tirgym://triton-v0/matmul?m=80&n=48&k=112&dtype=float16",
-        {"BLOCK_M": 64, "BLOCK_N": 32, "BLOCK_K": 32, "num_stages": 3},
-    ),
-    "attention": (
-        "tirgym://triton-v0/attention?heads=3&n=112&d=48&dtype=float16",
-        {"BLOCK_M": 64, "BLOCK_N": 32, "num_stages": 3},
-    ),
+    **SUBJECTS,
     "softmax": ("tirgym://triton-v0/softmax?m=6&n=20&dtype=float32", {}),
 }
 

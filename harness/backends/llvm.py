@@ -19,15 +19,15 @@ from tirgym.harness.backends.llvm_levels import (
     render_passes,
     run_passes,
 )
-from tirgym.harness.backends.llvm_options import compiler_for
+from tirgym.harness.backends.llvm_options import compiler_for, compiler_with
 from tirgym.harness.collector import spare_collector
 from tirgym.harness.hardware import (
     compiler_versions,
     cpu_facts,
     cpu_model,
     fingerprint,
-    lacking,
-    own_arch,
+    host_cpu,
+    missing_features,
 )
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
@@ -55,8 +55,8 @@ def code_key(assembly: str) -> str:
 
 @lru_cache(maxsize=64)
 def tvm_target(target: Target) -> Any:
-    """The TVM target of `target`."""
-    return tvm.target.Target({"kind": "llvm", "mcpu": target.arch, "num-cores": target.num_threads})
+    """The TVM target of `target`, with the compiler's own options."""
+    return compiler_with("", target).target
 
 
 class LLVMBackend:
@@ -76,21 +76,21 @@ class LLVMBackend:
         limit = os.cpu_count() or 1
         if not 1 <= num_threads <= limit:
             raise InvalidValueError("num_threads", num_threads, f"1 to {limit} on this machine")
-        arch = arch or own_arch()
+        arch = arch or host_cpu()
         host = tvm.target.Target({"kind": "llvm"})
         known = {str(name) for name in tvm.target.codegen.llvm_get_cpu_archlist(host)}
         if arch not in known:
             raise InvalidValueError("arch of backend llvm", arch, "an LLVM mcpu name")
         return Target("llvm", arch, num_threads)
 
-    def why_not_here(self, target: Target) -> str | None:
+    def why_cannot_run(self, target: Target) -> str | None:
         """The instructions that this CPU lacks for `target`, or None."""
-        missing = lacking(target.arch)
+        missing = missing_features(target.arch)
         if not missing:
             return None
         names = ", ".join(missing)
         return (
-            f"code for {target.arch} cannot run here: this CPU has no {names}; it runs {own_arch()}"
+            f"code for {target.arch} cannot run here: this CPU has no {names}; it runs {host_cpu()}"
         )
 
     def start(self, workload: Workload, target: Target) -> TensorIRProgram:

@@ -26,6 +26,7 @@ __all__ = [
     "Compiler",
     "Option",
     "compiler_for",
+    "compiler_with",
     "options_of",
     "options_text",
     "parse_options",
@@ -272,7 +273,8 @@ class Compiler:
 
 
 @lru_cache(maxsize=256)
-def _compiler(target: Target, text: str) -> Compiler:
+def compiler_with(text: str, target: Target) -> Compiler:
+    """The compiler with the options of which `text` is the `options_text`."""
     options = parse_options(text)
     attributes: dict[str, Any] = {
         "kind": "llvm",
@@ -314,4 +316,4 @@ def _pipeline(steps: Sequence[Step]) -> str:
 
 def compiler_for(mod: Any, target: Target) -> Compiler:
     """The compiler with the options that `mod` carries."""
-    return _compiler(target, options_text(options_of(mod)))
+    return compiler_with(options_text(options_of(mod)), target)

@@ -69,7 +69,7 @@ class TritonBackend:
             )
         return Target(self.name, gpu(arch).arch, 1)
 
-    def why_not_here(self, target: Target) -> str | None:
+    def why_cannot_run(self, target: Target) -> str | None:
         """Always: kernels are compiled and profiled, not run."""
         found = cuda_capability()
         here = f"this machine's GPU is {found}" if found else "this machine has no GPU driver"
@@ -109,7 +109,7 @@ class TritonBackend:
         assembly = _assembly(compile_here(request), target.arch)
 
         def load() -> Callable[..., None]:
-            raise BackendUnavailableError(str(self.why_not_here(target)))
+            raise BackendUnavailableError(str(self.why_cannot_run(target)))
 
         return Build(assembly, _code_key(assembly), load)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MACROS",
     "MACRO_VOCABULARIES",
-    "PRICED_NAMES",
+    "SCHEDULE_VOCABULARIES",
     "VOCABULARY_NAMES",
     "load_macro",
     "named_vocabulary",
@@ -51,7 +51,7 @@ OPTION_BACKENDS = ("llvm",)
 VOCABULARY_NAMES = ("primitive", "macro", "both", "options", "primitive+options")
 """Single transforms, macros, macros after single transforms, options of the compiler alone, and options
 after single transforms."""
-PRICED_NAMES = VOCABULARY_NAMES[:3]
+SCHEDULE_VOCABULARIES = VOCABULARY_NAMES[:3]
 """Those whose actions cost models see: a search that goes by predictions is blind to options."""
 _OPTIONS = "Configure"
 

@@ -7,11 +7,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tirgym.errors import TirgymError
 from tirgym.harness.channel import Channel
+from tirgym.harness.closing import Closing
 from tirgym.harness.triton.compile_server import Job
 from tirgym.harness.triton.compiling import compiled_before
 from tirgym.harness.triton.request import Compiled, CompileRequest
@@ -23,7 +23,7 @@ _CODE = "import sys; from tirgym.harness.triton.compile_server import main; main
 _COMPILE = "tirgym.harness.triton.compiling:compile_here"
 
 
-class CompilePool:
+class CompilePool(Closing):
     """Starts its server on first use. Not thread-safe; raises MissingExtraError without triton."""
 
     def __init__(self, workers: int | None = None, timeout_s: float = 120.0) -> None:
@@ -88,17 +88,6 @@ class CompilePool:
         if self._server is not None:
             self._server.wait()
         self._channel = self._server = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def compile_apart(request: CompileRequest) -> Compiled:

@@ -38,8 +38,8 @@ def _gelu(x: Any) -> Any:
     return x * activations.sigmoid(activations.gelu_argument(x))
 
 
-def build_matmul(shape: Shape) -> PrimFunc:
-    """c = a b."""
+def _product(shape: Shape) -> tuple[Any, Any, Any]:
+    """a (m, k), b (k, n) and the float32 sums of their product."""
     from tvm import te
 
     m, n, k = shape["m"], shape["n"], shape["k"]
@@ -50,6 +50,15 @@ def build_matmul(shape: Shape) -> PrimFunc:
         lambda i, j: te.sum(a[i, r].astype(FLOAT) * b[r, j].astype(FLOAT), axis=r),
         "product",
     )
+    return a, b, product
+
+
+def build_matmul(shape: Shape) -> PrimFunc:
+    """c = a b."""
+    from tvm import te
+
+    m, n = shape["m"], shape["n"]
+    a, b, product = _product(shape)
     c = te.compute((m, n), lambda i, j: product[i, j].astype(HALF), "c")
     return te.create_prim_func([a, b, c])
 
@@ -71,15 +80,9 @@ def build_matmul_bias_gelu(shape: Shape) -> PrimFunc:
     """c = gelu(a b + bias), the bias along rows."""
     from tvm import te
 
-    m, n, k = shape["m"], shape["n"], shape["k"]
-    a, b = te.placeholder((m, k), HALF, "a"), te.placeholder((k, n), HALF, "b")
+    m, n = shape["m"], shape["n"]
+    a, b, product = _product(shape)
     bias = te.placeholder((n,), HALF, "bias")
-    r = te.reduce_axis((0, k), "r")
-    product = te.compute(
-        (m, n),
-        lambda i, j: te.sum(a[i, r].astype(FLOAT) * b[r, j].astype(FLOAT), axis=r),
-        "product",
-    )
     moved = te.compute((m, n), lambda i, j: product[i, j] + bias[j].astype(FLOAT), "moved")
     c = te.compute((m, n), lambda i, j: _gelu(moved[i, j]).astype(HALF), "c")
     return te.create_prim_func([a, b, bias, c])

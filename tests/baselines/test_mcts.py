@@ -10,7 +10,7 @@ from small import SMALL, TARGET
 from toy import ToyCost, ToyEvaluator, toy_start, toy_vocabulary
 
 from tirgym.baselines import mcts
-from tirgym.baselines.choices import PRICED_SPACES, position
+from tirgym.baselines.choices import SCHEDULE_SPACES, position
 from tirgym.baselines.mcts import Args, MCTSAgent
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.agent import Budget
@@ -138,7 +138,7 @@ def test_visits_and_values_add_up() -> None:
 # -- TensorIR -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("space", PRICED_SPACES)
+@pytest.mark.parametrize("space", SCHEDULE_SPACES)
 def test_it_proposes_legal_tensorir_programs_and_no_code_twice(space: str) -> None:
     start = TensorIRProgram.start(load_workload(SMALL["matmul"]), TARGET)
     cost = StaticCostModel()

@@ -40,7 +40,7 @@ def start_of(found: dict[str, Any], target: Target) -> TensorIRProgram:
             target = backend("llvm").target(found["arch"])
         except InvalidValueError:
             pytest.skip(f"LLVM makes no code for {found['arch']} here")
-        reason = backend("llvm").why_not_here(target)
+        reason = backend("llvm").why_cannot_run(target)
         if reason is not None:
             pytest.skip(reason)
     return TensorIRProgram.start(load_workload(found["workload"]), target)

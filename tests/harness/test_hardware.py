@@ -18,8 +18,8 @@ from tirgym.harness.hardware import (
     compiler_versions,
     cpu_facts,
     fingerprint,
-    lacking,
-    own_arch,
+    host_cpu,
+    missing_features,
     roofline_floor_us,
     vector_unit,
 )
@@ -142,10 +142,10 @@ def cpu_with(flags: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 @pytest.fixture
 def fresh_facts() -> Iterator[None]:
-    for cached in (lacking, own_arch, fingerprint):
+    for cached in (missing_features, host_cpu, fingerprint):
         cached.cache_clear()
     yield
-    for cached in (lacking, own_arch, fingerprint):
+    for cached in (missing_features, host_cpu, fingerprint):
         cached.cache_clear()
 
 
@@ -167,7 +167,7 @@ def test_a_cpu_that_hides_instructions_gets_code_that_it_can_run(
     flags: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     cpu_with(flags, monkeypatch, tmp_path)
-    assert own_arch() == arch
+    assert host_cpu() == arch
     assert backend("llvm").target().arch == arch
 
 
@@ -186,4 +186,4 @@ def test_code_that_the_cpu_cannot_run_is_refused_before_it_is_run(
 
 
 def test_this_machine_runs_what_it_compiles_for() -> None:
-    assert lacking(own_arch()) == ()
+    assert missing_features(host_cpu()) == ()

@@ -29,14 +29,8 @@ async def silent(seconds: float, text: str) -> None:
 async def serving(limits: SessionLimits = LIMITS) -> AsyncIterator[Sessions]:
     """Sessions that are watched, and shut at the end."""
     sessions = Sessions(limits, HOST)
-    async with anyio.create_task_group() as group:
-        group.start_soon(sessions.watch)
-        try:
-            yield sessions
-        finally:
-            group.cancel_scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await sessions.shut()
+    async with sessions.running():
+        yield sessions
 
 
 async def opened(sessions: Sessions) -> str:

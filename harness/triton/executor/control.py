@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,8 +56,7 @@ class CompiledRegion:
             target, operands = block.targets[choice]
             values = [frame[number] for number in operands]
             block = self._blocks[target]
-            for number, value in zip(block.arguments, values, strict=True):
-                frame[number] = value
+            _bind(frame, block.arguments, values)
 
 
 def compile_region(region: Region, compile_one: Callable[[Operation], Step]) -> CompiledRegion:
@@ -109,13 +108,17 @@ def _for(operation: Operation, builder: Builder) -> Step:
         values = [frame[number] for number in initial]
         for index in range(first, end, by):
             frame[induction] = dtype.type(index)
-            for number, value in zip(carried, values, strict=True):
-                frame[number] = value
+            _bind(frame, carried, values)
             values = body.run(frame, run)
-        for number, value in zip(results, values, strict=True):
-            frame[number] = value
+        _bind(frame, results, values)
 
     return step
+
+
+def _bind(frame: Frame, numbers: Sequence[int], values: Sequence[Any]) -> None:
+    """Give the values with those numbers."""
+    for number, value in zip(numbers, values, strict=True):
+        frame[number] = value
 
 
 def _if(operation: Operation, builder: Builder) -> Step:
@@ -126,8 +129,7 @@ def _if(operation: Operation, builder: Builder) -> Step:
     def step(frame: Frame, run: Run) -> None:
         choice = 0 if one_answer(frame[condition]) else 1
         if choice < len(bodies):
-            for number, value in zip(results, bodies[choice].run(frame, run), strict=True):
-                frame[number] = value
+            _bind(frame, results, bodies[choice].run(frame, run))
 
     return step
 
@@ -140,16 +142,13 @@ def _while(operation: Operation, builder: Builder) -> Step:
     def step(frame: Frame, run: Run) -> None:
         values = [frame[number] for number in initial]
         while True:
-            for number, value in zip(before.arguments, values, strict=True):
-                frame[number] = value
+            _bind(frame, before.arguments, values)
             condition, *values = before.run(frame, run)
             if not one_answer(condition):
                 break
-            for number, value in zip(after.arguments, values, strict=True):
-                frame[number] = value
+            _bind(frame, after.arguments, values)
             values = after.run(frame, run)
-        for number, value in zip(results, values, strict=True):
-            frame[number] = value
+        _bind(frame, results, values)
 
     return step
 
@@ -164,10 +163,8 @@ def _call(operation: Operation, builder: Builder) -> Step:
 
     def step(frame: Frame, run: Run) -> None:
         values = [frame[number] for number in operands]
-        for number, value in zip(body.arguments, values, strict=True):
-            frame[number] = value
-        for number, value in zip(results, body.run(frame, run), strict=True):
-            frame[number] = value
+        _bind(frame, body.arguments, values)
+        _bind(frame, results, body.run(frame, run))
 
     return step
 
@@ -177,8 +174,7 @@ def _execute_region(operation: Operation, builder: Builder) -> Step:
     results = [value.number for value in operation.results]
 
     def step(frame: Frame, run: Run) -> None:
-        for number, value in zip(results, body.run(frame, run), strict=True):
-            frame[number] = value
+        _bind(frame, results, body.run(frame, run))
 
     return step
 

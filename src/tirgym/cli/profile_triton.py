@@ -25,7 +25,7 @@ def report_triton(program: TritonProgram, json: bool) -> None:
     from tirgym.harness.triton.profile import triton_profile
 
     profile = triton_profile(program)
-    reason = backend(program.target.backend).why_not_here(program.target)
+    reason = backend(program.target.backend).why_cannot_run(program.target)
     if json:
         record = {**program_record(program), "profile": asdict(profile), "not_run": reason}
         print_json(record)

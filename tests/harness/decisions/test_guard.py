@@ -6,34 +6,16 @@ import threading
 from typing import Any
 
 import pytest
+from decision_points import POINT
 
 from tirgym.errors import DamagedFileError, InvalidValueError
 from tirgym.harness.decisions import (
     CallbackAgent,
-    DecisionKind,
     DecisionPoint,
     Guard,
-    Option,
     RandomAgent,
     Recommendation,
     StaticAgent,
-)
-from tirgym.harness.transforms.base import NodeRef
-
-POINT = DecisionPoint(
-    key="C.tile.j.5",
-    kind=DecisionKind.TILE,
-    text="factor of j",
-    options=tuple(Option(str(value), value, 1.5 * value) for value in (1, 2, 4)),
-    default=1,
-    node=NodeRef("loop", 3),
-    block="C",
-    snippet="loop 0: i of 8",
-    workload="tirgym://core-v0/matmul?m=8",
-    target="llvm/x/1 thread",
-    hardware={"cores": 2},
-    number=1,
-    answers=(("C.sketch", 2),),
 )
 
 

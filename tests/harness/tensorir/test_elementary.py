@@ -15,7 +15,7 @@ from schedules import begin
 from tvm import te, tirx
 
 from tirgym.harness.backends.llvm import tvm_target
-from tirgym.harness.hardware import own_arch
+from tirgym.harness.hardware import host_cpu
 from tirgym.harness.static_checks import errors_only, static_checks
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.block_view import body_parts, expression_size
@@ -28,7 +28,7 @@ from tirgym.kernels_suite.kernel import Kernel, Workload
 Floats = NDArray[np.float32]
 Exact = NDArray[np.float64]
 ROWS, LANES = 1 << 13, 16
-HOST = own_arch()
+HOST = host_cpu()
 ULP = 2.0
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from schedules import ARCH, apply_all, begin
 
 from tirgym.harness.backends.llvm import tvm_target
-from tirgym.harness.hardware import lacking
+from tirgym.harness.hardware import missing_features
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.handles import Handles
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -149,7 +149,7 @@ def _expected(kernel: str, shape: tuple[tuple[str, int], ...]) -> Any:
 
 
 def _has_byte_dots() -> bool:
-    return "avx512vnni" not in lacking(ARCH)
+    return "avx512vnni" not in missing_features(ARCH)
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"Bind", "Parallel"}))

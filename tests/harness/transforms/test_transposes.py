@@ -11,14 +11,14 @@ from schedules import apply_all, begin
 
 from tirgym.harness.backends.llvm import tvm_target
 from tirgym.harness.decisions import RandomAgent, design_space
-from tirgym.harness.hardware import own_arch
+from tirgym.harness.hardware import host_cpu
 from tirgym.harness.static_checks import errors_only, static_checks
 from tirgym.harness.static_cost import StaticCostModel
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.program import TensorIRProgram
 
 AVX512 = "skylake-avx512"
-HOST = own_arch()
+HOST = host_cpu()
 SQUARES = "Split(loop=0, factor={0}); Split(loop=2, factor={0}); Reorder(loop=1)"
 
 

@@ -133,7 +133,7 @@ def test_the_backend_compiles_and_says_that_it_does_not_run(softmax: TritonProgr
     assert len(built.code_key) == 16
     with pytest.raises(BackendUnavailableError, match="compiles and profiles without running"):
         built.load()
-    assert triton.why_not_here(softmax.target) is not None
+    assert triton.why_cannot_run(softmax.target) is not None
     with pytest.raises(InvalidValueError, match="num_threads of backend triton"):
         triton.target("sm_90", 2)
 
