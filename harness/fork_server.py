@@ -6,6 +6,7 @@ its workers as soon as the process that started it is gone, however that one end
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -18,7 +19,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-__all__ = ["WorkerLimits", "main"]
+__all__ = ["WorkerLimits", "die_with_parent", "kill_group", "main"]
 
 REPLY = struct.Struct("<i")
 """fork: the worker's process id; wait: its exit status as of `os.waitstatus_to_exitcode`"""
@@ -43,6 +44,13 @@ def die_with_parent() -> None:
     """Ask the kernel to end this process when the thread that made it ends (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def kill_group(pid: int) -> None:
+    """End a process and its group; a fork of a moment ago has none yet."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
 
 
 def _limit(limits: WorkerLimits) -> None:
@@ -140,11 +148,7 @@ class _Server:
     def end(self) -> None:
         """End every worker with its process group."""
         for pid in sorted(self.workers):
-            for kill in (os.killpg, os.kill):
-                try:
-                    kill(pid, signal.SIGKILL)
-                except (ProcessLookupError, PermissionError):
-                    continue
+            kill_group(pid)
 
 
 def main(control_fd: int, parent: int) -> NoReturn:

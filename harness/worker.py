@@ -20,7 +20,7 @@ from typing import Any
 
 from tirgym.errors import EvaluationError, WorkerDiedError
 from tirgym.harness.channel import Channel
-from tirgym.harness.fork_server import REPLY, STILL_RUNNING, WorkerLimits
+from tirgym.harness.fork_server import REPLY, STILL_RUNNING, WorkerLimits, kill_group
 from tirgym.harness.pending import Pending, RemoteError
 
 __all__ = ["RemoteError", "Worker", "WorkerLimits", "WorkerPool"]
@@ -251,9 +251,7 @@ class Worker:
             return "closed"
         self._closed = True
         if self._status is None:  # not reaped yet, so the id cannot be another's
-            for kill in (os.killpg, os.kill):  # a fork of a moment ago has no group yet
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    kill(self.pid, signal.SIGKILL)
+            kill_group(self.pid)
         status = self._status
         if status is None:
             status = self._server.wait(self.pid, _KILL_S)

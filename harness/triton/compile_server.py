@@ -22,7 +22,7 @@ from typing import IO, Any, NoReturn
 
 from tirgym.errors import CompileFailedError, TirgymError, WorkerDiedError
 from tirgym.harness.channel import Channel
-from tirgym.harness.fork_server import die_with_parent
+from tirgym.harness.fork_server import die_with_parent, kill_group
 from tirgym.harness.triton.stderr import complaints
 
 __all__ = ["Job", "main"]
@@ -97,7 +97,7 @@ class _Server:
                 if time.monotonic() > child.deadline:
                     child.late = True
                     child.deadline += _LONG_S
-                    _kill(child.pid)
+                    kill_group(child.pid)
 
     def _start(self, job: Job) -> None:
         read, write = os.pipe()
@@ -119,7 +119,7 @@ class _Server:
     def end(self) -> None:
         """Kill every child."""
         for child in self.children.values():
-            _kill(child.pid)
+            kill_group(child.pid)
 
 
 def _result(child: _Child, status: int) -> Any:
@@ -163,11 +163,3 @@ def _called(job: Job) -> Any:
         return getattr(import_module(module), name)(job.argument)
     except TirgymError as error:
         return error
-
-
-def _kill(pid: int) -> None:
-    for kill in (os.killpg, os.kill):
-        try:
-            kill(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            continue
