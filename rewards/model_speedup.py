@@ -7,19 +7,18 @@ import math
 from tirgym.errors import InvalidValueError
 from tirgym.harness.cost import SpeedupModel
 from tirgym.harness.program import Program
-from tirgym.rewards.reward import EpisodeReward, Needs, Transition, on_grid
+from tirgym.rewards.predicted import PredictedSpeedup
+from tirgym.rewards.reward import on_grid
 
 __all__ = ["ModelSpeedup"]
 
 
-class ModelSpeedup(EpisodeReward):
-    """Pays the change of the expected log-speedup; nothing is run, and it is never a verified speedup.
+class ModelSpeedup(PredictedSpeedup):
+    """Pays the change of the expected log speedup, or all of it at the end.
 
     `doubt` standard deviations of the model's members are taken off, so that a policy does not learn
     to find what the model only believes in: 0 pays what the model expects, 1 is careful.
     """
-
-    needs = Needs.NOTHING
 
     def __init__(
         self,
@@ -28,8 +27,9 @@ class ModelSpeedup(EpisodeReward):
         doubt: float = 0.0,
         penalty: float = 1.0,
         illegal_penalty: float = 0.05,
+        every_step: bool = True,
     ) -> None:
-        super().__init__(penalty=penalty, illegal_penalty=illegal_penalty)
+        super().__init__(penalty, illegal_penalty, every_step)
         if not (math.isfinite(doubt) and doubt >= 0):
             raise InvalidValueError("doubt", doubt, "a number of standard deviations, 0 or more")
         self.model, self.doubt = model, doubt
@@ -44,7 +44,6 @@ class ModelSpeedup(EpisodeReward):
         opinions = self.model.opinions([program])[:, 0]
         return float(opinions.mean() - self.doubt * opinions.std())
 
-    def _next_level(self, transition: Transition) -> float:
-        if transition.after is transition.before:
-            return self._level
-        return on_grid(self._expected(transition.after) - self._start)
+    def predicted_level(self, program: Program) -> float:
+        """What is expected of `program` over what was of the start."""
+        return on_grid(self._expected(program) - self._start)

@@ -6,20 +6,24 @@ import math
 
 from tirgym.harness.cost import CostModel
 from tirgym.harness.program import Program
-from tirgym.rewards.reward import EpisodeReward, Needs, Transition, on_grid
+from tirgym.rewards.predicted import PredictedSpeedup
+from tirgym.rewards.reward import on_grid
 
 __all__ = ["StaticCost"]
 
 
-class StaticCost(EpisodeReward):
-    """Pays log(predicted before / predicted after); deterministic, and never a verified speedup."""
-
-    needs = Needs.NOTHING
+class StaticCost(PredictedSpeedup):
+    """Pays log(predicted before / predicted after), or all of it at the end; deterministic."""
 
     def __init__(
-        self, cost: CostModel, *, penalty: float = 1.0, illegal_penalty: float = 0.05
+        self,
+        cost: CostModel,
+        *,
+        penalty: float = 1.0,
+        illegal_penalty: float = 0.05,
+        every_step: bool = True,
     ) -> None:
-        super().__init__(penalty=penalty, illegal_penalty=illegal_penalty)
+        super().__init__(penalty, illegal_penalty, every_step)
         self.cost = cost
         self._start_us = 1.0
 
@@ -28,7 +32,6 @@ class StaticCost(EpisodeReward):
         super().reset(program)
         self._start_us = self.cost.predict_us(program)
 
-    def _next_level(self, transition: Transition) -> float:
-        if transition.after is transition.before:
-            return self._level
-        return on_grid(math.log(self._start_us / self.cost.predict_us(transition.after)))
+    def predicted_level(self, program: Program) -> float:
+        """Log of the time at the start over the time of `program`."""
+        return on_grid(math.log(self._start_us / self.cost.predict_us(program)))

@@ -110,6 +110,8 @@ class EnvSpec:
     def _asked_model(self) -> dict[str, Any]:
         """The reward of a model, and the target that it knows, on which nothing has to run.
 
+        Where a measured episode is paid at its end, so is this one.
+
         Raises what `PerformanceModel.load` raises.
         """
         from tirgym.performance_model.model import PerformanceModel
@@ -120,7 +122,8 @@ class EnvSpec:
         if target.num_threads != self.num_threads:
             accepted = f"{target.num_threads}, for which {self.model} was trained"
             raise InvalidValueError("num_threads", self.num_threads, accepted)
-        return {"reward": ModelSpeedup(model, doubt=DOUBT), "arch": target.arch}
+        paid = ModelSpeedup(model, doubt=DOUBT, every_step=ENV_IDS[self.env] != "final")
+        return {"reward": paid, "arch": target.arch}
 
     def _reward(self) -> str | Reward:
         if self.reward in TRAIN_REWARDS:

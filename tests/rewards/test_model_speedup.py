@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,17 @@ class TwoMembers:
 
     def predict_us(self, program: Program) -> float:
         return float(100.0 * np.exp(-0.5 * len(program.steps)))
+
+
+class Counting(TwoMembers):
+    """Counts the programs that it is asked about."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def opinions(self, programs: Sequence[Program]) -> NDArray[np.float64]:
+        self.asked += len(programs)
+        return super().opinions(programs)
 
 
 def step(reward: ModelSpeedup, before: Program, after: Program) -> float:
@@ -83,3 +95,24 @@ def test_environments_are_paid_by_a_model(name: str) -> None:
 def test_a_path_that_holds_no_model_is_said_when_the_environment_is_made(tmp_path: Path) -> None:
     with pytest.raises(DamagedFileError, match="there is no such file"):
         gymnasium.make("tirgym/Schedule-v0", reward="model", cost=str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_paid_at_the_end_it_is_the_same_return_for_one_opinion(steps: int) -> None:
+    programs = [make(SMALL["add"])]
+    table = default_vocabulary(limits=LIMITS)
+    for _ in range(steps):
+        legal = np.flatnonzero(programs[-1].legal_mask(table))
+        programs.append(programs[-1].apply(table[int(legal[0])]))
+    returns = []
+    for every_step in (True, False):
+        model = Counting()
+        reward = ModelSpeedup(model, doubt=1.0, every_step=every_step)
+        reward.reset(programs[0])
+        paid = [step(reward, *pair) for pair in pairwise(programs)]
+        paid.append(reward.step(Transition(programs[-1], programs[-1], None, final=True)))
+        assert every_step or not any(paid[:-1])
+        assert model.asked == (1 + steps if every_step else 2)
+        returns.append(sum(paid))
+        assert reward.total == returns[-1]
+    assert returns[0] == returns[1] != 0.0
