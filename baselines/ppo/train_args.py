@@ -55,6 +55,11 @@ class TrainArgs:
     """folder of the checkpoints, logs and pictures"""
     store: str | None = None
     """measurement store, or the name of one that ships; None: the user's"""
+    imitate: str | None = None
+    """measurement store, or the name of one that ships, whose best walks about the kernels that are trained
+    on a policy learns to choose like before it plays (Decision environments)"""
+    imitation_epochs: int = 10
+    """passes over those walks"""
     missing: str | None = None
     """what a replay does with states that the store lacks: measure or refuse; None: what fits"""
     observation: str | None = None
@@ -107,6 +112,9 @@ class TrainArgs:
             raise UnknownNameError("reward", self.reward, accepted_rewards)
         self.kind.require_observation(self.agent, self.shown)
         self._check_model()
+        if self.imitate is not None and "Decision" not in self.env:
+            accepted = "a Decision environment, whose answers stores hold walks of"
+            raise InvalidValueError("env with imitate", self.env, accepted)
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -169,6 +177,13 @@ class TrainArgs:
         """The environments of evaluations: held-out kernels at their default shapes."""
         return self._spec(self.eval_kernels, self.eval_split, "default")
 
+    def shown_workloads(self) -> list[str]:
+        """URIs of the workloads that are imitated: those of the training that the store has walks of.
+
+        Raises InvalidValueError if it has none.
+        """
+        return list(_stored(self.imitate, self.kernels, self.split))
+
     def _spec(self, kernels: tuple[str, ...], split: str, shapes: str) -> EnvSpec:
         if self.reward == "replay" and self.shapes is None:
             kernels, shapes = _stored(self.store, kernels, split), "default"
@@ -225,6 +240,7 @@ _LEAST = {
     "rollout": 2,
     "batch": 2,
     "epochs": 1,
+    "imitation_epochs": 1,
 }
 
 

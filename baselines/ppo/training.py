@@ -91,6 +91,8 @@ def _run(
         stack.callback(env.close)
         model = learner.make_model(args, env)
         schedule = _resume(args, folder, model, env)
+        if args.imitate is not None and not folder.states():
+            _imitate(args, model)
         start, save = model.num_timesteps, _saver(args)
         if start < args.total_steps:
             folder.wait_for_a_new_log()
@@ -101,6 +103,23 @@ def _run(
             _learn(model, args.total_steps - start, boundary)
         save(model.policy, folder.policy, model.num_timesteps)
         return int(start)
+
+
+def _imitate(args: TrainArgs, model: Any) -> None:
+    """Fit the untrained policy to the best walks that the store holds; draws from the seed alone."""
+    from tirgym.baselines.ppo.demonstrations import read_demonstrations
+    from tirgym.baselines.ppo.games import game_of
+    from tirgym.baselines.ppo.imitation import imitate
+    from tirgym.harness.shipped_store import to_read
+    from tirgym.harness.store import Store
+
+    game = game_of(args.env, args.shown, costs=args.candidate_costs)
+    store = Store(to_read(args.imitate), read_only=True)
+    try:
+        shown = read_demonstrations(store, args.shown_workloads(), game)
+    finally:
+        store.close()
+    imitate(model, shown, args.imitation_epochs, args.seed)
 
 
 def _learn(model: Any, steps: int, boundary: Any) -> None:

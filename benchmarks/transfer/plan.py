@@ -63,7 +63,10 @@ class TransferPlan:
     reward: str = "static"
     model: str | None = None
     """path of the performance model, with the reward model"""
+    imitate: str | None = TrainArgs.imitate
+    """store whose best walks of the train families policies imitate first"""
     learning_rate: float = TrainArgs.learning_rate
+    entropy: float = TrainArgs.entropy
     env: str = "tirgym/Decision-v0"
     workloads: tuple[str, ...] = ()
     """URIs; () means all of `held_out()`"""
@@ -103,7 +106,9 @@ class TransferPlan:
             env=self.env,
             reward=self.reward,
             model=self.model,
+            imitate=self.imitate,
             learning_rate=self.learning_rate,
+            entropy=self.entropy,
             steps=self.steps,
             eval_every=max(1, self.steps // _EVALUATIONS),
             seed=seed,

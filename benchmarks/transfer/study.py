@@ -62,7 +62,11 @@ def run(
     model: Annotated[
         str | None, typer.Option(help="Performance model, with the reward model.")
     ] = None,
+    imitate: Annotated[
+        str | None, typer.Option(help="Store whose best walks policies imitate before they play.")
+    ] = None,
     learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = TrainArgs.learning_rate,
+    entropy: Annotated[float, typer.Option(help="Weight of the bonus.")] = TrainArgs.entropy,
     workload: Annotated[
         list[str] | None, typer.Option(help="Held-out workload URI; repeatable. Default: all.")
     ] = None,
@@ -78,7 +82,9 @@ def run(
         seeds=seeds,
         reward=reward,
         model=model,
+        imitate=imitate,
         learning_rate=learning_rate,
+        entropy=entropy,
         workloads=tuple(workload or ()),
         players=tuple(player or PLAYERS),
     )

@@ -109,6 +109,17 @@ def policy_command(
             show_default="the user's store",
         ),
     ] = None,
+    imitate: Annotated[
+        str | None,
+        typer.Option(
+            "--imitate",
+            help="Measurement store whose best walks the policy imitates before it plays; core-v0 ships.",
+            show_default="none",
+        ),
+    ] = None,
+    imitation_epochs: Annotated[
+        int, typer.Option("--imitation-epochs", help="Passes over those walks.")
+    ] = 10,
     missing: Annotated[
         str | None,
         typer.Option(
@@ -166,6 +177,8 @@ def policy_command(
         seed=seed,
         out=str(out),
         store=store,
+        imitate=imitate,
+        imitation_epochs=imitation_epochs,
         missing=missing,
         observation=observation,
         num_threads=settings.default_threads() if threads is None else threads,

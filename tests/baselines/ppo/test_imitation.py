@@ -1,0 +1,163 @@
+"""Policies that learn from recorded walks before they play."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+for package in ("sb3_contrib", "torch_geometric", "safetensors", "tensorboard"):
+    pytest.importorskip(package)
+
+from tirgym.baselines.ppo.checkpoint import read_header
+from tirgym.baselines.ppo.demonstrations import Demonstrations, read_demonstrations
+from tirgym.baselines.ppo.games import game_of
+from tirgym.baselines.ppo.player import Player
+from tirgym.baselines.ppo.training import TrainArgs, train
+from tirgym.envs.replay import replay_workloads
+from tirgym.errors import InvalidValueError, TargetMismatchError
+from tirgym.harness.backend import backend
+from tirgym.harness.shipped_store import shipped_store
+from tirgym.harness.static_cost import StaticCostModel
+from tirgym.harness.store import Store
+from tirgym.kernels_suite.registry import load_workload
+
+GAME = game_of("tirgym/Decision-v0", "features")
+KERNELS = ("core-v0/scale_shift", "core-v0/matvec")
+SHOWN = TrainArgs(
+    agent="ppo-mlp",
+    imitate="core-v0",
+    kernels=KERNELS,
+    eval_kernels=("core-v0/row_sum",),
+    shapes="tiny",
+    steps=128,
+    envs=4,
+    workers=0,
+    rollout=64,
+    batch=32,
+    epochs=2,
+    checkpoint_every=64,
+    learner_threads=1,
+)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    """The recorded store that ships."""
+    opened = Store(shipped_store("core-v0"), read_only=True)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def uris(store: Store) -> list[str]:
+    """The two kernels as the store holds them."""
+    held = replay_workloads(store)
+    return [uri for uri in held if any(f"/{name}?" in f"tirgym:/{uri}" for name in KERNELS)]
+
+
+@pytest.fixture(scope="module")
+def shown(store: Store, uris: list[str]) -> Demonstrations:
+    """What the store shows about them."""
+    assert len(uris) == 2
+    return read_demonstrations(store, uris, GAME)
+
+
+def best_speedups(store: Store, uri: str) -> float:
+    return max(
+        record.measurement.speedup
+        for record in store.records()
+        if record.measurement is not None and record.context.workload.startswith(uri)
+    )
+
+
+def test_states_say_what_good_walks_choose_there(shown: Demonstrations, store: Store) -> None:
+    assert shown.walks >= 2
+    roots = [state for state in shown.states if math.isclose(state.weight, 1.0)]
+    assert len(roots) >= len(shown.workloads) == 2
+    ceiling = max(math.log(best_speedups(store, uri)) for uri in shown.workloads)
+    for state in shown.states:
+        assert state.wanted.sum() == pytest.approx(state.weight)
+        assert not state.wanted[~state.mask].any()
+        assert 0 < state.weight <= 1 + 1e-6
+        assert state.value <= ceiling + 1e-9
+
+
+def test_reading_twice_is_the_same(shown: Demonstrations, store: Store, uris: list[str]) -> None:
+    again = read_demonstrations(store, uris, GAME)
+    assert again.workloads == shown.workloads
+    for one, other in zip(shown.states, again.states, strict=True):
+        assert np.array_equal(one.observation, other.observation)
+        assert np.array_equal(one.wanted, other.wanted)
+
+
+def test_a_store_without_walks_of_the_kernels_is_refused(store: Store) -> None:
+    with pytest.raises(InvalidValueError, match="has none"):
+        read_demonstrations(store, ["tirgym://core-v0/nothing?m=1&dtype=float32"], GAME)
+
+
+@pytest.mark.parametrize("answers", [(("no.such.question", 1),), ()])
+def test_walks_of_another_design_space_are_refused(
+    answers: tuple[tuple[str, int], ...], store: Store, uris: list[str], tmp_path: Path
+) -> None:
+    (context,) = [c for c in store.contexts() if c.workload.startswith(uris[0])]
+    record = next(r for r in store.records() if r.context == context and r.measurement is not None)
+    made = Store(tmp_path / "odd.sqlite")
+    made.put(record)
+    made.put_walk(context, answers, "odd", "random 0.0")
+    made.put_code_key(context, "odd", record.key)
+    error, said = (
+        (TargetMismatchError, "record it again") if answers else (InvalidValueError, "none")
+    )
+    with pytest.raises(error, match=said):
+        read_demonstrations(made, uris, GAME)
+    made.close()
+
+
+def test_an_imitator_answers_as_the_best_walks_did(store: Store, tmp_path: Path) -> None:
+    """On a kernel that it was shown, at the shape that it was shown, its first answer is a fast one."""
+    args = replace(SHOWN, kernels=KERNELS[1:], imitation_epochs=60, steps=64, learning_rate=1e-9)
+    result = train(replace(args, out=str(tmp_path)))
+    player = Player(result.policy)
+    (context,) = [c for c in store.contexts() if "/matvec?" in c.workload]
+    uri = context.workload.partition("#")[0]
+    walks = player.walks(
+        backend("llvm").start(load_workload(uri), context.target), StaticCostModel()
+    )
+    (path,) = walks.follow(1, 0.0, np.random.default_rng(0))
+    found = walks.state(path).program
+    key = store.code_key(context, found.ir_key)
+    assert key is not None, "the store has not seen the answer"
+    speedup = max(
+        r.measurement.speedup
+        for r in store.records()
+        if (r.context, r.key) == (context, key) and r.measurement is not None
+    )
+    assert speedup > 0.7 * best_speedups(store, uri)
+
+
+def test_a_training_that_imitates_repeats_and_goes_on(tmp_path: Path) -> None:
+    whole = train(replace(SHOWN, out=str(tmp_path / "whole")))
+    train(replace(SHOWN, out=str(tmp_path / "parts"), steps=64))
+    parts = train(replace(SHOWN, out=str(tmp_path / "parts")))
+    assert parts.resumed_from == 64
+    assert parts.policy.read_bytes() == whole.policy.read_bytes()
+    plain = train(replace(SHOWN, out=str(tmp_path / "plain"), imitate=None))
+    assert plain.evaluations[0]["played"] != whole.evaluations[0]["played"]
+    assert read_header(whole.policy).kernels == KERNELS
+
+
+def test_nothing_held_out_is_imitated() -> None:
+    every = replace(SHOWN, kernels=())
+    families = {load_workload(uri).kernel.family for uri in every.shown_workloads()}
+    assert families == {load_workload(name).kernel.family for name in every.spec().kernels}
+    assert "softmax" not in families
+
+
+def test_transforms_have_no_walks_to_imitate() -> None:
+    with pytest.raises(InvalidValueError, match="Decision"):
+        replace(SHOWN, env="tirgym/Schedule-v0").check()
