@@ -10,10 +10,12 @@ is tried twice.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tirgym.baselines.choices import SPACES
 from tirgym.baselines.ppo.checkpoint import shipped_checkpoint
 from tirgym.baselines.ppo.extra import require_rl
 from tirgym.baselines.ppo.player import Path, Player, Walks
@@ -31,6 +33,8 @@ class Args:
 
     checkpoint: str = ""
     """a trained policy; "": the one that comes with tirgym"""
+    space: str = ""
+    """that the policy must play; "": whatever it was trained in"""
     search: str = "sample"
     """sample or beam"""
     temperature: float = 1.0
@@ -49,6 +53,8 @@ class PolicySearch:
     """A search agent around a checkpoint, which is loaded and checked when the agent is made."""
 
     name = ""
+    spaces = SPACES
+    """each policy plays the one that it was trained in"""
     _kinds: tuple[str, ...] = ()
     """agents whose checkpoints this one plays"""
 
@@ -71,6 +77,10 @@ class PolicySearch:
             raise InvalidValueError(
                 f"checkpoint of agent {self.name}", self.player.checkpoint, accepted
             )
+        plays = self.player.header.vocabulary or "decision"
+        if args.space not in ("", plays):
+            accepted = f"{plays}, in which {os.path.basename(self.player.checkpoint)} was trained"
+            raise InvalidValueError(f"space of agent {self.name}", args.space, accepted)
         self.name = trained
 
     def run(self, search: Search) -> None:

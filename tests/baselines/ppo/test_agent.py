@@ -17,7 +17,7 @@ pytest.importorskip("sb3_contrib")
 pytest.importorskip("torch_geometric")
 
 from tirgym.baselines.ppo.agent import decision_agent
-from tirgym.baselines.registry import make_agent, make_branches
+from tirgym.baselines.registry import in_space, make_agent, make_branches
 from tirgym.errors import InvalidValueError, TargetMismatchError, UnknownNameError
 from tirgym.harness.agent import Budget
 from tirgym.harness.backend import backend
@@ -214,3 +214,15 @@ def test_optimize_with_a_checkpoint_finds_a_verified_program(tmp_path: Path, cli
     assert (found["agent"], found["status"]) == ("ppo-gnn", "passed")
     assert 1 <= found["trials"] <= 2
     assert replay(Trace.load(out)).workload.uri == found["workload"]
+
+
+@EVERY_AGENT
+def test_a_policy_plays_the_space_that_it_was_trained_in(
+    checkpoints: dict[str, str], agent: str
+) -> None:
+    options, vocabulary = in_space(agent, "decision", "llvm")
+    assert vocabulary is None
+    make_agent(agent, checkpoint=checkpoints[agent], **options)
+    options, _ = in_space(agent, "primitive", "llvm")
+    with pytest.raises(InvalidValueError, match=r"decision, in which ppo-\w+ was trained"):
+        make_agent(agent, checkpoint=checkpoints[agent], **options)
