@@ -59,12 +59,28 @@ class RunFolder:
         """Note what is trained here; raises InvalidValueError if there are states of something else."""
         path = self.path / "args.json"
         if path.exists() and self.states():
-            try:
-                before = TrainArgs.from_dict(json.loads(path.read_text(encoding="utf-8")))
-            except (ValueError, TypeError) as error:
-                raise DamagedFileError(str(path), "list of arguments", str(error)) from None
-            args.require_same(before)
+            args.require_same(self._before())
         write_whole(path, json.dumps(args.to_dict(), indent=2) + "\n")
+
+    def holds(self, args: TrainArgs) -> bool:
+        """Whether the policy of the finished training `args` lies here, its states or not.
+
+        Raises InvalidValueError for the policy of another training, and what `read_header` raises.
+        """
+        from tirgym.baselines.ppo.checkpoint import read_header
+
+        if not self.policy.exists() or not (self.path / "args.json").exists():
+            return False
+        args.require_same(self._before())
+        return read_header(self.policy).steps >= args.total_steps
+
+    def _before(self) -> TrainArgs:
+        """What was trained here; raises DamagedFileError."""
+        path = self.path / "args.json"
+        try:
+            return TrainArgs.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise DamagedFileError(str(path), "list of arguments", str(error)) from None
 
     # -- states -----------------------------------------------------------------------------
 

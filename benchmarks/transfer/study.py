@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from tirgym.baselines.ppo.run_folder import RunFolder
 from tirgym.baselines.ppo.train_args import TrainArgs
 from tirgym.baselines.ppo.training import train
 from tirgym.benchmarks.command_line import run_command
@@ -29,11 +30,16 @@ __all__ = ["main", "play_all", "train_all"]
 
 
 def train_all(plan: TransferPlan, folder: Path) -> None:
-    """Train what is not trained yet, one after the other; a training goes on from its checkpoint."""
+    """Train what is not trained yet, one after the other; a training goes on from its checkpoint.
+
+    Of one that came to its end, arguments, curve and policy are all that is needed.
+    """
     for seed in range(plan.seeds):
         for policy in plan.policies:
-            _say(f"training {policy}, seed {seed}")
-            train(plan.training(folder, policy, seed))
+            args = plan.training(folder, policy, seed)
+            if not RunFolder(args.out).holds(args):
+                _say(f"training {policy}, seed {seed}")
+                train(args)
 
 
 def play_all(plan: TransferPlan, folder: Path) -> None:

@@ -330,3 +330,17 @@ def test_arguments_are_kept_as_json() -> None:
     args = replace(SMALL, kernels=("a", "b"), max_steps=3)
     assert TrainArgs.from_dict(json.loads(json.dumps(args.to_dict()))) == args
     assert isinstance(args.spec(), EnvSpec)
+
+
+def test_a_policy_stands_for_its_training_without_the_states(
+    trained: TrainResult, tmp_path: Path
+) -> None:
+    whole = RunFolder(trained.args.out)
+    kept = RunFolder(tmp_path)
+    assert not kept.holds(trained.args)
+    for name in ("args.json", "policy.safetensors"):
+        (tmp_path / name).write_bytes((whole.path / name).read_bytes())
+    assert kept.holds(replace(trained.args, out=str(tmp_path)))
+    assert not kept.holds(replace(trained.args, steps=trained.steps + 64))
+    with pytest.raises(InvalidValueError, match="seed"):
+        kept.holds(replace(trained.args, seed=1))
