@@ -16,6 +16,7 @@ pytest.importorskip("torch_geometric")
 pytest.importorskip("safetensors")
 
 import gymnasium
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -23,6 +24,7 @@ from safetensors.torch import load_file, save_file
 from tirgym.baselines.ppo import checkpoint, extra
 from tirgym.baselines.ppo.checkpoint import load_policy, read_header, save_policy
 from tirgym.baselines.ppo.header import CheckpointHeader
+from tirgym.baselines.ppo.player import Player
 from tirgym.baselines.ppo.policy import GraphPolicy
 from tirgym.errors import (
     DamagedFileError,
@@ -32,6 +34,11 @@ from tirgym.errors import (
     UnknownNameError,
     UsageError,
 )
+from tirgym.harness.backend import backend
+from tirgym.harness.static_cost import StaticCostModel
+from tirgym.harness.target import Target
+from tirgym.kernels_suite.kernel import Split
+from tirgym.kernels_suite.registry import load_workload, split_of
 
 HEADER = CheckpointHeader(
     "ppo-gnn", "tirgym/Decision-v0", "core-v0", "train", ("matmul", "softmax"), 5000, "replay", 3
@@ -183,3 +190,19 @@ def test_loading_leaves_the_generator_of_torch_alone(tmp_path: Path) -> None:
     torch.manual_seed(7)
     load_policy(path)
     assert torch.equal(torch.rand(1), expected)
+
+
+@pytest.mark.parametrize("agent", ["ppo-gnn", "ppo-mlp"])
+def test_what_ships_was_trained_on_train_families_and_plays_others(agent: str) -> None:
+    path = checkpoint.shipped_checkpoint(agent)
+    header = read_header(path)
+    assert (header.agent, header.split) == (agent, "train")
+    splits = {split_of(load_workload(kernel).kernel) for kernel in header.kernels}
+    assert splits == {Split.TRAIN}
+    assert path.stat().st_size < 5_000_000
+    start = backend("llvm").start(load_workload("core-v0/softmax"), Target("llvm", "x86-64-v3"))
+    walks = Player(path).walks(start, StaticCostModel())
+    paths = walks.follow(3, 1.0, np.random.default_rng(0))
+    assert len(set(paths)) > 1
+    for path_taken in paths:
+        assert walks.state(path_taken).question is None
