@@ -1,0 +1,84 @@
+"""`TritonTransform`: one change of a recipe; how transforms name a pass of a pipeline."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from tirgym.harness.transforms.base import NodeRef, Transform
+from tirgym.harness.triton.pass_rules import LEVELS, MANDATORY, MAX_PASSES
+from tirgym.harness.triton.pipeline import PassCall
+from tirgym.harness.triton.recipe import Recipe
+
+__all__ = ["PassTransform", "Refusal", "TritonTransform"]
+
+
+class Refusal(Exception):
+    """Why a transform is illegal; a program makes an IllegalTransformError of it. Light, since masks
+    meet it a thousand times."""
+
+    def __init__(self, rule: str, reason: str, location: str = "") -> None:
+        self.rule, self.reason, self.location = rule, reason, location
+        super().__init__(rule, reason, location)
+
+
+class TritonTransform(Transform):
+    """Base of all transforms of Triton programs.
+
+    Legal is what changes something, leaves mandatory passes and the tail alone, and stays within the
+    limits that are known without compiling. Whether the compiler can make code of it shows later.
+    """
+
+    dialect: ClassVar[str] = "triton"
+
+    @abstractmethod
+    def applied_to(self, recipe: Recipe) -> Recipe:
+        """The recipe after the change; raises Refusal."""
+
+    @property
+    def node(self) -> NodeRef:
+        """The whole program."""
+        return NodeRef("program", 0)
+
+
+class PassTransform(TritonTransform):
+    """Base of edits of a pipeline. A pass is named by its level, its name and, since some run more
+    than once, which of its runs is meant, counted from 0."""
+
+    level: str
+
+    def calls(self, recipe: Recipe) -> tuple[PassCall, ...]:
+        """The passes of the level."""
+        if self.level not in LEVELS:
+            raise Refusal("level", f"passes run at {' and '.join(LEVELS)}")
+        return recipe.calls(self.level)
+
+    def place(self, recipe: Recipe, name: str, nth: int) -> int:
+        """Where the pass stands; raises for one that is not there or may not be touched."""
+        self.calls(recipe)
+        names, place = recipe.names[self.level], -1
+        try:
+            for _ in range(nth + 1):
+                place = names.index(name, place + 1)
+        except ValueError:
+            place = -1
+        if place < 0:
+            times = f"{names.count(name)} time{'' if names.count(name) == 1 else 's'}"
+            raise Refusal("pass", f"{name} runs {times}", self.level)
+        if place >= recipe.tails[self.level]:
+            raise Refusal("tail", "the mandatory passes at the end stay as they are", self.level)
+        if name in MANDATORY:
+            raise Refusal("mandatory", f"{name} is mandatory", self.level)
+        return place
+
+    def require_room(self, recipe: Recipe) -> None:
+        """Raise unless one more pass fits."""
+        if len(self.calls(recipe)) >= MAX_PASSES[self.level]:
+            limit = f"a pipeline has at most {MAX_PASSES[self.level]} passes"
+            raise Refusal("length", limit, self.level)
+
+    def changed(self, recipe: Recipe, calls: tuple[PassCall, ...]) -> Recipe:
+        """The recipe with `calls`; raises if they are those that it has."""
+        if calls == self.calls(recipe):
+            raise Refusal("nothing", "the pipeline would stay as it is", self.level)
+        return recipe.with_calls(self.level, calls)

@@ -1,0 +1,62 @@
+"""`InsertPass`: run one more pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tirgym.harness.transforms.base import SlotLimits
+from tirgym.harness.triton.pass_rules import FIRST, LEVELS, anchors, insertable
+from tirgym.harness.triton.pipeline import pass_registry
+from tirgym.harness.triton.recipe import Recipe
+from tirgym.harness.triton.transforms.base import PassTransform, Refusal
+
+__all__ = ["InsertPass"]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertPass(PassTransform):
+    """Run one more pass before the first run of another one; `before=""` is the end.
+
+        …, ttir.combine(), common.cse(), …    →    …, ttir.combine(), common.licm(), common.cse(), …
+
+    Refused for passes that are none of `INSERTABLE` or belong to another vendor, before the conversion
+    to TTGIR, within the tail, and where the pipeline is as long as it may be.
+    """
+
+    level: str
+    pass_name: str
+    before: str
+
+    @classmethod
+    def slots(cls, limits: SlotLimits) -> Iterator[InsertPass]:
+        """Every pass that may be inserted, before every pass of the stock pipelines."""
+        for level in LEVELS:
+            for name in insertable(level):
+                for before in anchors(level):
+                    yield cls(level, name, before)
+
+    def applied_to(self, recipe: Recipe) -> Recipe:
+        """See the class."""
+        calls = self.calls(recipe)
+        offered = insertable(self.level)
+        if self.pass_name not in offered:
+            raise Refusal("pass", f"one of {', '.join(offered)} may be inserted", self.level)
+        if self.pass_name not in pass_registry(recipe.gpu.vendor):
+            reason = f"{self.pass_name} is no pass for {recipe.gpu.arch}"
+            raise Refusal("vendor", reason, self.level)
+        place = self._place(recipe)
+        self.require_room(recipe)
+        inserted = (*calls[:place], offered[self.pass_name], *calls[place:])
+        return self.changed(recipe, inserted)
+
+    def _place(self, recipe: Recipe) -> int:
+        names, tail = recipe.names[self.level], recipe.tails[self.level]
+        if not self.before:
+            return tail
+        place = names.index(self.before) if self.before in names else tail
+        if place >= tail:
+            raise Refusal("place", f"{self.before} does not run before the tail", self.level)
+        if self.before == FIRST:
+            raise Refusal("place", f"{FIRST} stays the first", self.level)
+        return place
