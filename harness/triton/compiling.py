@@ -26,7 +26,14 @@ from tirgym.harness.triton.stderr import captured_stderr, complaints
 from tirgym.harness.whole_file import write_whole
 from tirgym.kernels_suite.triton.source import Argument
 
-__all__ = ["cache_key", "compile_here", "compiled_before", "parse_module", "triton_cache"]
+__all__ = [
+    "cache_key",
+    "compile_here",
+    "compiled_before",
+    "lowered",
+    "parse_module",
+    "triton_cache",
+]
 
 Stage = Callable[[Any, dict[str, Any]], Any]
 _BUFFER_LIMIT = 2**31
@@ -86,6 +93,16 @@ def compile_here(request: CompileRequest, fresh: bool = False) -> Compiled:
         found = _compile(request)
         write_whole(path, found.to_json())
     return found
+
+
+def lowered(request: CompileRequest, level: str) -> str:
+    """The text of `request` at `level`: from the cache where it was lowered that far or further, else
+    compiled in this process. Raises CompileFailedError."""
+    for until in dict.fromkeys((request.until, "", level)):
+        found = compiled_before(request.changed(until=until))
+        if found is not None and level in found.texts:
+            return found.texts[level]
+    return compile_here(request.changed(until=level)).texts[level]
 
 
 def _options(request: CompileRequest) -> dict[str, Any]:
