@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "SOFTMAX",
     "WARPS",
     "FaultyPool",
+    "drop",
     "faulty",
     "made",
     "started",
@@ -64,9 +66,25 @@ class FaultyPool(CompilePool):
         ]
 
 
-def faulty(fault: Callable[[CompilePool, Compiled], Any], **keywords: Any) -> TritonEnv:
-    """An environment whose compiler is at fault in edited pipelines; its cache should be thrown away."""
-    return made(evaluator=SemanticEvaluator(FaultyPool(fault)), **keywords)
+@contextmanager
+def faulty(fault: Callable[[CompilePool, Compiled], Any]) -> Iterator[TritonEnv]:
+    """An environment after its reset, whose compiler is at fault in edited pipelines.
+
+    Verdicts on disk are by pipeline: every fault is met under an edit of its own.
+    """
+    pool = FaultyPool(fault)
+    env = made(evaluator=SemanticEvaluator(pool))
+    try:
+        env.reset(seed=0)
+        yield env
+    finally:
+        env.close()
+        pool.close()
+
+
+def drop(pass_name: str) -> str:
+    """The transform that leaves out a pass of TTGIR."""
+    return f"DropPass(level='ttgir', pass_name='{pass_name}', nth=0)"
 
 
 def with_ttgir(old: str, new: str) -> Callable[[CompilePool, Compiled], Compiled]:

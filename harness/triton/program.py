@@ -156,7 +156,7 @@ def legal_actions(vocabulary: Vocabulary, recipe: Recipe) -> NDArray[np.bool_]:
     for action, transform in enumerate(vocabulary):
         if isinstance(transform, TritonTransform):
             try:
-                transform.applied_to(recipe)
+                transform.check(recipe)
             except Refusal:
                 continue
             found[action] = True

@@ -35,6 +35,10 @@ class TritonTransform(Transform):
     def applied_to(self, recipe: Recipe) -> Recipe:
         """The recipe after the change; raises Refusal."""
 
+    def check(self, recipe: Recipe) -> None:
+        """Raises the Refusal that `applied_to` would raise; what masks call."""
+        self.applied_to(recipe)
+
     @property
     def node(self) -> NodeRef:
         """The whole program."""
@@ -46,6 +50,20 @@ class PassTransform(TritonTransform):
     than once, which of its runs is meant, counted from 0."""
 
     level: str
+
+    @abstractmethod
+    def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
+        """The passes of the level after the change; raises Refusal."""
+
+    def check(self, recipe: Recipe) -> None:
+        """As `TritonTransform.check`, without making a recipe."""
+        if self.edited(recipe) == self.calls(recipe):
+            raise Refusal("nothing", "the pipeline would stay as it is", self.level)
+
+    def applied_to(self, recipe: Recipe) -> Recipe:
+        """As `TritonTransform.applied_to`."""
+        self.check(recipe)
+        return recipe.with_calls(self.level, self.edited(recipe))
 
     def calls(self, recipe: Recipe) -> tuple[PassCall, ...]:
         """The passes of the level."""
@@ -76,9 +94,3 @@ class PassTransform(TritonTransform):
         if len(self.calls(recipe)) >= MAX_PASSES[self.level]:
             limit = f"a pipeline has at most {MAX_PASSES[self.level]} passes"
             raise Refusal("length", limit, self.level)
-
-    def changed(self, recipe: Recipe, calls: tuple[PassCall, ...]) -> Recipe:
-        """The recipe with `calls`; raises if they are those that it has."""
-        if calls == self.calls(recipe):
-            raise Refusal("nothing", "the pipeline would stay as it is", self.level)
-        return recipe.with_calls(self.level, calls)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tirgym.harness.transforms.base import SlotLimits
 from tirgym.harness.triton.pass_rules import LEVELS, addressed
+from tirgym.harness.triton.pipeline import PassCall
 from tirgym.harness.triton.recipe import Recipe
 from tirgym.harness.triton.transforms.base import PassTransform
 
@@ -33,7 +34,7 @@ class DropPass(PassTransform):
             for name, nth in addressed(level):
                 yield cls(level, name, nth)
 
-    def applied_to(self, recipe: Recipe) -> Recipe:
+    def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
         """See the class."""
         place, calls = self.place(recipe, self.pass_name, self.nth), self.calls(recipe)
-        return self.changed(recipe, (*calls[:place], *calls[place + 1 :]))
+        return (*calls[:place], *calls[place + 1 :])

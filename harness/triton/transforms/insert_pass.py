@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tirgym.harness.transforms.base import SlotLimits
 from tirgym.harness.triton.pass_rules import FIRST, LEVELS, anchors, insertable
-from tirgym.harness.triton.pipeline import pass_registry
+from tirgym.harness.triton.pipeline import PassCall, pass_registry
 from tirgym.harness.triton.recipe import Recipe
 from tirgym.harness.triton.transforms.base import PassTransform, Refusal
 
@@ -36,7 +36,7 @@ class InsertPass(PassTransform):
                 for before in anchors(level):
                     yield cls(level, name, before)
 
-    def applied_to(self, recipe: Recipe) -> Recipe:
+    def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
         """See the class."""
         calls = self.calls(recipe)
         offered = insertable(self.level)
@@ -47,8 +47,7 @@ class InsertPass(PassTransform):
             raise Refusal("vendor", reason, self.level)
         place = self._place(recipe)
         self.require_room(recipe)
-        inserted = (*calls[:place], offered[self.pass_name], *calls[place:])
-        return self.changed(recipe, inserted)
+        return (*calls[:place], offered[self.pass_name], *calls[place:])
 
     def _place(self, recipe: Recipe) -> int:
         names, tail = recipe.names[self.level], recipe.tails[self.level]

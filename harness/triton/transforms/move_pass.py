@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tirgym.harness.transforms.base import SlotLimits
 from tirgym.harness.triton.pass_rules import LEVELS, addressed
+from tirgym.harness.triton.pipeline import PassCall
 from tirgym.harness.triton.recipe import Recipe
 from tirgym.harness.triton.transforms.base import PassTransform, Refusal
 
@@ -39,7 +40,7 @@ class MovePass(PassTransform):
                 for by in DISTANCES:
                     yield cls(level, name, nth, by)
 
-    def applied_to(self, recipe: Recipe) -> Recipe:
+    def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
         """See the class."""
         place, calls = self.place(recipe, self.pass_name, self.nth), self.calls(recipe)
         first = 1 if self.level == "ttgir" else 0
@@ -49,4 +50,4 @@ class MovePass(PassTransform):
             raise Refusal("place", f"it stands at {place} of {first} to {last}", self.level)
         rest = [*calls[:place], *calls[place + 1 :]]
         rest.insert(there, calls[place])
-        return self.changed(recipe, tuple(rest))
+        return tuple(rest)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tirgym.harness.transforms.base import SlotLimits
 from tirgym.harness.triton.pass_rules import ARGUMENTS, addressed
+from tirgym.harness.triton.pipeline import PassCall
 from tirgym.harness.triton.recipe import Recipe
 from tirgym.harness.triton.transforms.base import PassTransform, Refusal
 
@@ -38,7 +39,7 @@ class SetPassArgument(PassTransform):
                     for value in values:
                         yield cls("ttgir", name, nth, argument, value)
 
-    def applied_to(self, recipe: Recipe) -> Recipe:
+    def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
         """See the class."""
         place, calls = self.place(recipe, self.pass_name, self.nth), self.calls(recipe)
         call = calls[place]
@@ -50,4 +51,4 @@ class SetPassArgument(PassTransform):
         is_switch = isinstance(arguments[self.argument], bool)
         arguments[self.argument] = bool(self.value) if is_switch else self.value
         changed = replace(call, arguments=tuple(arguments))
-        return self.changed(recipe, (*calls[:place], changed, *calls[place + 1 :]))
+        return (*calls[:place], changed, *calls[place + 1 :])
