@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,7 +31,7 @@ def pooled(graph: IRGraph) -> NDArray[np.float32]:
     """
     tables, offsets, counts = graph.tables, graph.offsets, graph.counts
     hardware, *kinds = tables.node_types
-    parts = [
+    parts: list[NDArray[Any]] = [
         graph.nodes[0, tables.columns[hardware]],
         np.log2(1.0 + np.array(counts[1:])) / 4,
     ]

@@ -62,7 +62,7 @@ def recipe_vector(program: Program) -> NDArray[np.float32]:
     for (name, argument), offered in ARGUMENTS.items():
         given = [call.arguments for call in recipe.calls("ttgir") if call.name == name][:_NTH]
         for arguments in [*given, *[()] * (_NTH - len(given))]:
-            value = int(arguments[argument]) if argument < len(arguments) else -1  # type: ignore[arg-type]
+            value = int(arguments[argument]) if argument < len(arguments) else -1
             values.append((1 + offered.index(value)) / len(offered) if value in offered else 0.0)
     return np.array(values, np.float32)
 
