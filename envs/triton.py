@@ -16,6 +16,7 @@ from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.run_record import Recorder
 from tirgym.harness.status import Status
+from tirgym.harness.triton.compiling import lowered_before
 from tirgym.harness.triton.evaluator import SemanticEvaluator
 from tirgym.harness.triton.pool import CompilePool
 from tirgym.harness.triton.program import TritonProgram
@@ -126,7 +127,9 @@ class TritonEnv(ScheduleEnv):
         return None
 
     def _look(self, program: Program, uri: str) -> View:
-        self._compile(program)
+        assert isinstance(program, TritonProgram)
+        if not lowered_before(program.request, "ttgir"):
+            self._compile(program)
         return super()._look(program, uri)
 
     def _compile(self, program: Program) -> None:

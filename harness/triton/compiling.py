@@ -31,6 +31,7 @@ __all__ = [
     "compile_here",
     "compiled_before",
     "lowered",
+    "lowered_before",
     "parse_module",
     "triton_cache",
 ]
@@ -95,14 +96,28 @@ def compile_here(request: CompileRequest, fresh: bool = False) -> Compiled:
     return found
 
 
+def _lowered_path(request: CompileRequest, level: str) -> Path:
+    return triton_cache() / f"{cache_key(request)}.{level}"
+
+
+def lowered_before(request: CompileRequest, level: str) -> bool:
+    """Whether `lowered` need not compile, nor read a whole kernel."""
+    return _lowered_path(request, level).is_file()
+
+
 def lowered(request: CompileRequest, level: str) -> str:
-    """The text of `request` at `level`: from the cache where it was lowered that far or further, else
-    compiled in this process. Raises CompileFailedError."""
-    for until in dict.fromkeys((request.until, "", level)):
-        found = compiled_before(request.changed(until=until))
-        if found is not None and level in found.texts:
-            return found.texts[level]
-    return compile_here(request.changed(until=level)).texts[level]
+    """The text of `request` at `level`, which the cache holds apart, since all levels of a kernel are
+    a hundred times as long; else compiled in this process. Raises CompileFailedError."""
+    path = _lowered_path(request, level)
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        pass
+    found = compiled_before(request)
+    if found is None or level not in found.texts:
+        found = compile_here(request.changed(until=level))
+    write_whole(path, found.texts[level])
+    return found.texts[level]
 
 
 def _options(request: CompileRequest) -> dict[str, Any]:

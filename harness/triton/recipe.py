@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tirgym.harness.triton.gpus import Gpu
-from tirgym.harness.triton.pass_rules import LEVELS, tail_start
+from tirgym.harness.triton.pass_rules import LEVELS, MANDATORY, tail_start
 from tirgym.harness.triton.pipeline import PassCall, Pipeline, stock_pipeline
 from tirgym.kernels_suite.kernel import Workload
 from tirgym.kernels_suite.triton.source import TritonSource
@@ -40,6 +40,42 @@ class Recipe:
     def tails(self) -> Mapping[str, int]:
         """Where the tail of each level begins."""
         return {level: tail_start(self.names[level], level, self.gpu) for level in LEVELS}
+
+    @cached_property
+    def firsts(self) -> Mapping[str, Mapping[str, int]]:
+        """By level: where each pass runs first before the tail."""
+        return {
+            level: {
+                name: place
+                for place, name in reversed(list(enumerate(self.names[level][: self.tails[level]])))
+            }
+            for level in LEVELS
+        }
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, str, int], int | tuple[str, str]]:
+        return {}
+
+    def place(self, level: str, name: str, nth: int) -> int | tuple[str, str]:
+        """Where run `nth` of a pass stands, else the rule and the reason why it may not be touched."""
+        key = level, name, nth
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = self._placed(self.names[level], level, name, nth)
+        return found
+
+    def _placed(
+        self, names: tuple[str, ...], level: str, name: str, nth: int
+    ) -> int | tuple[str, str]:
+        places = [place for place, found in enumerate(names) if found == name]
+        if not 0 <= nth < len(places):
+            times = f"{len(places)} time{'' if len(places) == 1 else 's'}"
+            return "pass", f"{name} runs {times}"
+        if places[nth] >= self.tails[level]:
+            return "tail", "the mandatory passes at the end stay as they are"
+        if name in MANDATORY:
+            return "mandatory", f"{name} is mandatory"
+        return places[nth]
 
     @property
     def stock(self) -> Pipeline:

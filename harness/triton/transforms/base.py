@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from tirgym.harness.transforms.base import NodeRef, Transform
-from tirgym.harness.triton.pass_rules import LEVELS, MANDATORY, MAX_PASSES
+from tirgym.harness.triton.pass_rules import LEVELS, MAX_PASSES
 from tirgym.harness.triton.pipeline import PassCall
 from tirgym.harness.triton.recipe import Recipe
 
@@ -32,12 +32,12 @@ class TritonTransform(Transform):
     dialect: ClassVar[str] = "triton"
 
     @abstractmethod
+    def check(self, recipe: Recipe) -> None:
+        """Raises a Refusal unless it is legal; what masks call, a thousand times for a state."""
+
+    @abstractmethod
     def applied_to(self, recipe: Recipe) -> Recipe:
         """The recipe after the change; raises Refusal."""
-
-    def check(self, recipe: Recipe) -> None:
-        """Raises the Refusal that `applied_to` would raise; what masks call."""
-        self.applied_to(recipe)
 
     @property
     def node(self) -> NodeRef:
@@ -53,44 +53,28 @@ class PassTransform(TritonTransform):
 
     @abstractmethod
     def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
-        """The passes of the level after the change; raises Refusal."""
-
-    def check(self, recipe: Recipe) -> None:
-        """As `TritonTransform.check`, without making a recipe."""
-        if self.edited(recipe) == self.calls(recipe):
-            raise Refusal("nothing", "the pipeline would stay as it is", self.level)
+        """The passes of the level after the change, which `check` allows."""
 
     def applied_to(self, recipe: Recipe) -> Recipe:
         """As `TritonTransform.applied_to`."""
         self.check(recipe)
         return recipe.with_calls(self.level, self.edited(recipe))
 
-    def calls(self, recipe: Recipe) -> tuple[PassCall, ...]:
-        """The passes of the level."""
+    def require_level(self) -> None:
+        """Raise unless there is such a level."""
         if self.level not in LEVELS:
             raise Refusal("level", f"passes run at {' and '.join(LEVELS)}")
-        return recipe.calls(self.level)
 
     def place(self, recipe: Recipe, name: str, nth: int) -> int:
         """Where the pass stands; raises for one that is not there or may not be touched."""
-        self.calls(recipe)
-        names, place = recipe.names[self.level], -1
-        try:
-            for _ in range(nth + 1):
-                place = names.index(name, place + 1)
-        except ValueError:
-            place = -1
-        if place < 0:
-            times = f"{names.count(name)} time{'' if names.count(name) == 1 else 's'}"
-            raise Refusal("pass", f"{name} runs {times}", self.level)
-        if place >= recipe.tails[self.level]:
-            raise Refusal("tail", "the mandatory passes at the end stay as they are", self.level)
-        if name in MANDATORY:
-            raise Refusal("mandatory", f"{name} is mandatory", self.level)
-        return place
+        self.require_level()
+        found = recipe.place(self.level, name, nth)
+        if isinstance(found, int):
+            return found
+        raise Refusal(*found, self.level)
 
     def require_room(self, recipe: Recipe) -> None:
         """Raise unless one more pass fits."""
-        if len(self.calls(recipe)) >= MAX_PASSES[self.level]:
+        if len(recipe.names[self.level]) >= MAX_PASSES[self.level]:
             limit = f"a pipeline has at most {MAX_PASSES[self.level]} passes"
             raise Refusal("length", limit, self.level)

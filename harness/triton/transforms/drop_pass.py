@@ -34,7 +34,11 @@ class DropPass(PassTransform):
             for name, nth in addressed(level):
                 yield cls(level, name, nth)
 
+    def check(self, recipe: Recipe) -> None:
+        """See the class."""
+        self.place(recipe, self.pass_name, self.nth)
+
     def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
         """See the class."""
-        place, calls = self.place(recipe, self.pass_name, self.nth), self.calls(recipe)
+        place, calls = self.place(recipe, self.pass_name, self.nth), recipe.calls(self.level)
         return (*calls[:place], *calls[place + 1 :])

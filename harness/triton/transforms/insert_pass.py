@@ -36,26 +36,28 @@ class InsertPass(PassTransform):
                 for before in anchors(level):
                     yield cls(level, name, before)
 
-    def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
+    def check(self, recipe: Recipe) -> None:
         """See the class."""
-        calls = self.calls(recipe)
+        self.require_level()
         offered = insertable(self.level)
         if self.pass_name not in offered:
             raise Refusal("pass", f"one of {', '.join(offered)} may be inserted", self.level)
         if self.pass_name not in pass_registry(recipe.gpu.vendor):
             reason = f"{self.pass_name} is no pass for {recipe.gpu.arch}"
             raise Refusal("vendor", reason, self.level)
-        place = self._place(recipe)
         self.require_room(recipe)
-        return (*calls[:place], offered[self.pass_name], *calls[place:])
+        if self.before == FIRST and self.level == "ttgir":
+            raise Refusal("place", f"{FIRST} stays the first", self.level)
+        if self.before and self._place(recipe) < 0:
+            raise Refusal("place", f"{self.before} does not run before the tail", self.level)
+
+    def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
+        """See the class."""
+        place, calls = self._place(recipe), recipe.calls(self.level)
+        return (*calls[:place], insertable(self.level)[self.pass_name], *calls[place:])
 
     def _place(self, recipe: Recipe) -> int:
-        names, tail = recipe.names[self.level], recipe.tails[self.level]
+        """Where it goes, -1 for nowhere."""
         if not self.before:
-            return tail
-        place = names.index(self.before) if self.before in names else tail
-        if place >= tail:
-            raise Refusal("place", f"{self.before} does not run before the tail", self.level)
-        if self.before == FIRST:
-            raise Refusal("place", f"{FIRST} stays the first", self.level)
-        return place
+            return recipe.tails[self.level]
+        return recipe.firsts[self.level].get(self.before, -1)

@@ -40,14 +40,22 @@ class MovePass(PassTransform):
                 for by in DISTANCES:
                     yield cls(level, name, nth, by)
 
-    def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
+    def check(self, recipe: Recipe) -> None:
         """See the class."""
-        place, calls = self.place(recipe, self.pass_name, self.nth), self.calls(recipe)
+        place = self.place(recipe, self.pass_name, self.nth)
         first = 1 if self.level == "ttgir" else 0
         last = recipe.tails[self.level] - 1
         there = place + self.by
         if not first <= there <= last:
             raise Refusal("place", f"it stands at {place} of {first} to {last}", self.level)
+        calls = recipe.calls(self.level)
+        passed = calls[min(place, there) : max(place, there) + 1]
+        if passed.count(passed[0]) == len(passed):
+            raise Refusal("nothing", "the pipeline would stay as it is", self.level)
+
+    def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
+        """See the class."""
+        place, calls = self.place(recipe, self.pass_name, self.nth), recipe.calls(self.level)
         rest = [*calls[:place], *calls[place + 1 :]]
-        rest.insert(there, calls[place])
+        rest.insert(place + self.by, calls[place])
         return tuple(rest)

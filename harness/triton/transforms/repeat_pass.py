@@ -35,8 +35,12 @@ class RepeatPass(PassTransform):
             for name, nth in addressed(level):
                 yield cls(level, name, nth)
 
+    def check(self, recipe: Recipe) -> None:
+        """See the class."""
+        self.place(recipe, self.pass_name, self.nth)
+        self.require_room(recipe)
+
     def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
         """See the class."""
-        place, calls = self.place(recipe, self.pass_name, self.nth), self.calls(recipe)
-        self.require_room(recipe)
+        place, calls = self.place(recipe, self.pass_name, self.nth), recipe.calls(self.level)
         return (*calls[: place + 1], *calls[place:])

@@ -41,6 +41,10 @@ class SetMeta(TritonTransform):
             for value in values:
                 yield cls(parameter, value)
 
+    def check(self, recipe: Recipe) -> None:
+        """See the class; as long as `applied_to`."""
+        self.applied_to(recipe)
+
     def applied_to(self, recipe: Recipe) -> Recipe:
         """See the class."""
         known = {parameter.name: parameter.values for parameter in recipe.source.parameters}

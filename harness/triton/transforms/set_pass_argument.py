@@ -39,16 +39,22 @@ class SetPassArgument(PassTransform):
                     for value in values:
                         yield cls("ttgir", name, nth, argument, value)
 
-    def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
+    def check(self, recipe: Recipe) -> None:
         """See the class."""
-        place, calls = self.place(recipe, self.pass_name, self.nth), self.calls(recipe)
-        call = calls[place]
+        place = self.place(recipe, self.pass_name, self.nth)
+        call = recipe.calls(self.level)[place]
         offered = ARGUMENTS.get((self.pass_name, self.argument), ())
         if self.value not in offered or self.argument >= len(call.arguments):
             accepted = f"one of {', '.join(map(str, offered))}" if offered else "no argument there"
             raise Refusal("argument", f"{call} takes {accepted}", self.level)
-        arguments = list(call.arguments)
+        if call.arguments[self.argument] == self.value:
+            raise Refusal("nothing", f"it is {call} already", self.level)
+
+    def edited(self, recipe: Recipe) -> tuple[PassCall, ...]:
+        """See the class."""
+        place, calls = self.place(recipe, self.pass_name, self.nth), recipe.calls(self.level)
+        arguments = list(calls[place].arguments)
         is_switch = isinstance(arguments[self.argument], bool)
         arguments[self.argument] = bool(self.value) if is_switch else self.value
-        changed = replace(call, arguments=tuple(arguments))
+        changed = replace(calls[place], arguments=tuple(arguments))
         return (*calls[:place], changed, *calls[place + 1 :])
