@@ -4,6 +4,7 @@
 
 At each program the static cost orders the legal steps, the most promising are measured, and the
 fastest becomes the next program. When none is faster the search restarts from a random walk.
+Where nothing is measured, predictions stand in for speedups.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class GreedyAgent:
         evaluation = search.evaluate(program)
         if evaluation is None:
             return False
-        best = evaluation.speedup or 0.0
+        best = search.worth(program, evaluation)
         while True:
             following: Program | None = None
             steps = self._promising(search, program)
@@ -69,14 +70,18 @@ class GreedyAgent:
             if len(answers) < len(steps):
                 return False
             for step, evaluation in zip(steps, answers, strict=True):
-                if (evaluation.speedup or 0.0) > best * self.args.gain:
-                    following, best = step, evaluation.speedup or 0.0
+                worth = search.worth(step, evaluation)
+                if worth > best * self.args.gain:
+                    following, best = step, worth
             if following is None:
                 return True
             program = following
 
     def _promising(self, search: Search, program: Program) -> list[Program]:
-        """The `tries` legal steps of lowest static cost, structurally different ones."""
+        """The `tries` legal steps of lowest static cost, structurally different ones; where a cost
+        takes a compilation, as many random ones instead."""
+        if getattr(search.cost, "compiles", False):
+            return self._drawn(search, program)
         steps: dict[str, Program] = {}
         for action in np.flatnonzero(program.legal_mask(search.vocabulary)):
             step = program.apply(search.vocabulary[int(action)])
@@ -84,3 +89,9 @@ class GreedyAgent:
         steps.pop(program.ir_key, None)
         ranked = sorted(steps.items(), key=lambda item: (search.cost.predict_us(item[1]), item[0]))
         return [step for _, step in ranked[: self.args.tries]]
+
+    def _drawn(self, search: Search, program: Program) -> list[Program]:
+        """Random steps, drawn as in random walks: first a kind of transform, then an instance."""
+        drawn = (random_walk(program, search, 1) for _ in range(4 * self.args.tries))
+        steps = {step.ir_key: step for step in drawn if step.ir_key != program.ir_key}
+        return list(steps.values())[: self.args.tries]

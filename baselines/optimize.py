@@ -14,14 +14,15 @@ from tirgym.errors import InvalidValueError
 from tirgym.harness.agent import Agent, Budget, Candidate
 from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluation import Evaluation, TimingStats
-from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.evaluator import UNMEASURED, Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.run_record import Recorder
 from tirgym.harness.search_run import SearchRun, Stopped, Trial
 from tirgym.harness.session import CompileHarness
+from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 from tirgym.harness.trace import Trace, TraceResult
-from tirgym.harness.verification import Verdict, verify_best
+from tirgym.harness.verification import Verdict, check_best, verify_best
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Workload
 
@@ -85,6 +86,10 @@ class OptimizeResult:
     """wall seconds by phase: setup, search (agent alone), measure, verify, total"""
     ir_before: str
     ir_after: str
+    predicted_us: float | None = None
+    """where nothing is measured: what the static cost model says of `program` …"""
+    predicted_speedup: float | None = None
+    """… and its speedup over the unscheduled program; a prediction, never a verified number"""
 
     @property
     def code_key(self) -> str:
@@ -118,6 +123,8 @@ class OptimizeResult:
             "best_us": self.best_us,
             "speedup": self.speedup,
             "speedup_ci": list(self.speedup_ci) if self.speedup_ci else None,
+            "predicted_us": self.predicted_us,
+            "predicted_speedup": self.predicted_speedup,
             "code_key": self.code_key,
             "trace": list(self.trace.transforms),
             "baseline": asdict(self.baseline) if self.baseline else None,
@@ -182,7 +189,11 @@ def optimize(
         setup_s = time.monotonic() - began
         run.run(agent)
         search_s = time.monotonic() - began - setup_s
-        verdict = verify_best(run.ranked(), start, harness.evaluator, verify_top, report.on_check)
+        verdict = (
+            check_best(run.ranked(), start, harness.evaluator, report.on_check)
+            if harness.target.backend in UNMEASURED
+            else verify_best(run.ranked(), start, harness.evaluator, verify_top, report.on_check)
+        )
         total_s = time.monotonic() - began
         seconds_by_phase = {
             "setup": setup_s,
@@ -284,6 +295,11 @@ def _result(
     measured = evaluation.measurement
     program = verdict.candidate.program
     claim = _claim(evaluation, evaluation.status.value)
+    predicted = (
+        (run.cost.predict_us(program), run.worth(program, evaluation))
+        if evaluation.status is Status.SEMANTIC_ONLY
+        else (None, None)
+    )
     return OptimizeResult(
         workload=program.workload.uri,
         target=program.target,
@@ -304,6 +320,8 @@ def _result(
         seconds=seconds,
         ir_before=harness.start.text(),
         ir_after=program.text(),
+        predicted_us=predicted[0],
+        predicted_speedup=predicted[1],
     )
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
 from tirgym.harness.program import Program
-from tirgym.harness.transforms.base import Transform
+from tirgym.harness.transforms.base import ScheduleTransform, Transform
 from tirgym.harness.vocabulary import Vocabulary
 
 __all__ = ["TensorIR", "plain_step"]
@@ -68,7 +68,7 @@ def _timed_step(vocabulary: Vocabulary, program: Program, chosen: Transform) -> 
     state = cast(TensorIR, program)
     loops, blocks = len(state.nest.loops), len(state.nest.blocks)
     for transform in vocabulary:
-        if not _exists(transform, loops, blocks):
+        if not isinstance(transform, ScheduleTransform) or not _exists(transform, loops, blocks):
             continue
         schedule = state.schedule
         try:

@@ -25,14 +25,13 @@ from tirgym.envs.strategies import (
     KernelLike,
     WorkloadSampler,
     load_cost,
-    make_evaluator,
 )
 from tirgym.envs.strategies import make_reward as _make_reward
 from tirgym.errors import EvaluationError, InvalidValueError, UnknownNameError
 from tirgym.harness.backend import backend as load_backend
 from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluation import Evaluation, Level
-from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.evaluator import Evaluator, make_evaluator
 from tirgym.harness.hardware import compiler_versions
 from tirgym.harness.program import Program
 from tirgym.harness.run_record import Choice, Recorder
@@ -123,7 +122,7 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         self.max_steps, self.time_limit_s, self.render_mode = max_steps, time_limit_s, render_mode
         self._backend = load_backend(backend)
         self.target = self._backend.target(arch, num_threads)
-        self._sampler = WorkloadSampler(kernel, shape)
+        self._sampler = WorkloadSampler(kernel, shape, backend)
         self._kernel, self._shape = kernel, shape
 
         self._replays = isinstance(reward, str) and reward == "replay"
@@ -131,14 +130,14 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
             raise InvalidValueError("missing", missing, 'None, unless reward is "replay"')
         if missing is not None and evaluator is not None:
             raise InvalidValueError("missing", missing, "None: the evaluator is given")
-        make: Callable[[], Evaluator] = partial(make_evaluator, store)
+        make: Callable[[], Evaluator] = partial(make_evaluator, backend, store)
         if self._replays and evaluator is None:
             if arch is None:
                 self.target = replay_target(store, self.target)
             make = partial(make_replay, store, self.target, missing)
         self._given_cost = load_cost(cost, self.target)
         paid = self._replayed_reward if self._replays else reward
-        self._reward = _make_reward(paid, self._given_cost)
+        self._reward = _make_reward(paid, self._given_cost, backend)
         self._evaluator = EvaluatorSource(evaluator, make)
         self._owner = True
         self._recorder = recorder
@@ -305,7 +304,7 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
             ir_key=program.ir_key,
             code_key=final.code_key if final else "",
             vocabulary=self.vocabulary_digest,
-            versions=compiler_versions(),
+            versions=compiler_versions(program.target.backend),
             agent=agent,
             seed=episode.seed,
             result=_claim(final) if final else None,
@@ -376,7 +375,8 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         sampler = self._sampler
         if options:
             shape = options.get("shape", None if "kernel" in options else self._shape)
-            sampler = WorkloadSampler(options.get("kernel", self._kernel), shape)
+            kernel = options.get("kernel", self._kernel)
+            sampler = WorkloadSampler(kernel, shape, self.target.backend)
         workload = sampler.sample(self.np_random)
         uri = workload.uri
         start = self._starts.get(uri)

@@ -10,9 +10,9 @@ from typing import Any
 
 from tirgym.envs.compiler_env import Act, CompilerEnv
 from tirgym.envs.episode import View, make_info
-from tirgym.envs.strategies import KernelLike, default_cost
+from tirgym.envs.strategies import KernelLike
 from tirgym.errors import InvalidValueError
-from tirgym.harness.cost import CostModel
+from tirgym.harness.cost import CostModel, static_cost_model
 from tirgym.harness.decisions import (
     DecisionAgent,
     DecisionPoint,
@@ -125,7 +125,8 @@ class DecisionEnv(CompilerEnv):
         self.candidate_costs = candidate_costs
         self._advice: Recommendation | None = None
         self._stored_views: dict[tuple[Fork | str, int], DecisionView] = {}
-        self._cost = default_cost() if self._given_cost is None else self._given_cost
+        given = self._given_cost
+        self._cost = static_cost_model(backend) if given is None else given
         self.action_space: OptionSpace = OptionSpace()
         self.observation_form = make_decision_observation(observation, self.action_space)
         self.observation_space = self.observation_form.space

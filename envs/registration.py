@@ -32,6 +32,10 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "nondeterministic": True,
         "kwargs": {"reward": "measured"},
     },
+    "tirgym/Triton-v0": {
+        "entry_point": "tirgym.envs.triton:TritonEnv",
+        "kwargs": {"reward": "static"},
+    },
 }
 """Id → arguments of `gymnasium.register`. Entry points are strings, so that nothing is imported and
 `spec.to_json()` works. The environments count their own steps (`max_steps`)."""

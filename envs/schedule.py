@@ -9,9 +9,9 @@ from typing import Any
 from tirgym.envs.compiler_env import Act, CompilerEnv
 from tirgym.envs.episode import View, make_info
 from tirgym.envs.strategies import KernelLike, make_vocabulary
-from tirgym.errors import IllegalTransformError
+from tirgym.errors import IllegalTransformError, InvalidValueError
 from tirgym.harness.cost import CostModel
-from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.evaluator import UNMEASURED, Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.run_record import Recorder
 from tirgym.harness.transforms.base import Transform
@@ -64,6 +64,9 @@ class ScheduleEnv(CompilerEnv):
 
     _last_word = " (STOP)"
 
+    _unmeasured = False
+    """Whether it plays backends that measure nothing."""
+
     def __init__(
         self,
         kernel: KernelLike | Sequence[KernelLike] = "matmul",
@@ -84,6 +87,9 @@ class ScheduleEnv(CompilerEnv):
         recorder: Recorder | None = None,
         missing: str | None = None,
     ) -> None:
+        if backend in UNMEASURED and not self._unmeasured:
+            accepted = "a backend that measures, such as llvm; tirgym/Triton-v0 plays triton"
+            raise InvalidValueError("backend", backend, accepted)
         super().__init__(
             kernel,
             shape,

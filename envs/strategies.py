@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from tirgym.errors import InvalidValueError, UnknownNameError
-from tirgym.harness.cost import CostModel, SpeedupModel
-from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.backend import home_name
+from tirgym.harness.cost import CostModel, SpeedupModel, static_cost_model
+from tirgym.harness.evaluator import UNMEASURED, Evaluator
 from tirgym.harness.macros import VOCABULARY_NAMES, named_vocabulary
 from tirgym.harness.target import Target
 from tirgym.harness.transforms.base import SlotLimits
@@ -24,9 +25,7 @@ __all__ = [
     "EvaluatorSource",
     "KernelLike",
     "WorkloadSampler",
-    "default_cost",
     "load_cost",
-    "make_evaluator",
     "make_reward",
     "make_vocabulary",
 ]
@@ -46,13 +45,17 @@ class WorkloadSampler:
     """Draws the workload of an episode from given kernels and shapes."""
 
     def __init__(
-        self, kernel: KernelLike | Sequence[KernelLike], shape: Shape | str | None = None
+        self,
+        kernel: KernelLike | Sequence[KernelLike],
+        shape: Shape | str | None = None,
+        backend: str = "llvm",
     ) -> None:
+        """Bare names mean kernels of the suite that `backend` compiles."""
         many = isinstance(kernel, Sequence) and not isinstance(kernel, str)
         kernels = list(kernel) if many else [kernel]  # type: ignore[arg-type]
         if not kernels:
             raise InvalidValueError("kernel", kernel, "a kernel name, or a list of at least one")
-        self.choices: list[list[Workload]] = [_workloads(one, shape) for one in kernels]  # type: ignore[arg-type]
+        self.choices: list[list[Workload]] = [_workloads(one, shape, backend) for one in kernels]  # type: ignore[arg-type]
 
     def sample(self, rng: np.random.Generator) -> Workload:
         """A kernel, then one of its shapes, each uniform; draws only where there is a choice."""
@@ -64,12 +67,12 @@ def _draw(rng: np.random.Generator, n: int) -> int:
     return int(rng.integers(n)) if n > 1 else 0
 
 
-def _workloads(kernel: KernelLike, shape: Shape | str | None) -> list[Workload]:
+def _workloads(kernel: KernelLike, shape: Shape | str | None, backend: str) -> list[Workload]:
     from tirgym.kernels_suite.problem import require_reference
     from tirgym.kernels_suite.registry import load_workload
 
     if isinstance(kernel, str):
-        base = load_workload(kernel)
+        base = load_workload(home_name(kernel, backend))
     elif isinstance(kernel, Kernel | Workload):
         base = Workload.of(kernel) if isinstance(kernel, Kernel) else kernel
         require_reference(base.kernel)
@@ -94,7 +97,7 @@ def _workloads(kernel: KernelLike, shape: Shape | str | None) -> list[Workload]:
     return [Workload.of(base.kernel, one) for one in sets[shape]]
 
 
-def make_reward(reward: str | Reward, cost: CostModel | None) -> Reward:
+def make_reward(reward: str | Reward, cost: CostModel | None, backend: str = "llvm") -> Reward:
     """The reward called `reward`, or the object itself; raises UnknownNameError."""
     if not isinstance(reward, str):
         return reward
@@ -107,9 +110,7 @@ def make_reward(reward: str | Reward, cost: CostModel | None) -> Reward:
 
         return FinalSpeedup()
     if reward == "static":
-        from tirgym.rewards.static_cost import StaticCost
-
-        return StaticCost(default_cost() if cost is None else cost)
+        return _static_reward(static_cost_model(backend) if cost is None else cost, backend)
     if reward == "model":
         from tirgym.rewards.model_speedup import ModelSpeedup
 
@@ -136,11 +137,12 @@ def _require_speedups(cost: CostModel | None) -> SpeedupModel:
     return cast(SpeedupModel, cost)
 
 
-def default_cost() -> CostModel:
-    """The static cost model."""
-    from tirgym.harness.static_cost import StaticCostModel
+def _static_reward(cost: CostModel, backend: str) -> Reward:
+    """TensorIR's rules of legality stand for the meaning of a program; elsewhere it is checked."""
+    from tirgym.rewards.checked_static_cost import CheckedStaticCost
+    from tirgym.rewards.static_cost import StaticCost
 
-    return StaticCostModel()
+    return (CheckedStaticCost if backend in UNMEASURED else StaticCost)(cost)
 
 
 def make_vocabulary(
@@ -190,10 +192,3 @@ class EvaluatorSource:
         if self._made is not None:
             made, self._made = self._made, None
             made.close()
-
-
-def make_evaluator(store: Any) -> Evaluator:
-    """The evaluator of this machine. `store` is a path or a `Store`; None is the user's store."""
-    from tirgym.harness.local_evaluator import LocalEvaluator
-
-    return LocalEvaluator(store=store)

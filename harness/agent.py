@@ -13,7 +13,7 @@ from tirgym.harness.evaluation import Evaluation
 from tirgym.harness.program import Program
 from tirgym.harness.vocabulary import Vocabulary
 
-__all__ = ["Agent", "Budget", "Candidate", "Search"]
+__all__ = ["Agent", "Budget", "Candidate", "Search", "measured_speedup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,11 @@ class Candidate:
 
     program: Program
     evaluation: Evaluation
+
+
+def measured_speedup(program: Program, evaluation: Evaluation) -> float:
+    """Measured speedup over the unscheduled program, 0 without one."""
+    return evaluation.speedup or 0.0
 
 
 @dataclass
@@ -56,6 +61,9 @@ class Search:
     decided: dict[str, Mapping[str, int]] = field(default_factory=dict)
     """by IR key, the answers (value by question key, in order) that a program was made with; agents
     that decide fill it before they ask `evaluate`, so that records show their choices"""
+    worth: Callable[[Program, Evaluation], float] = measured_speedup
+    """speedup that the search goes by, 0 for a program that failed: measured; where programs are checked
+    without a device and never measured, predicted by `cost`"""
 
 
 class Agent(Protocol):

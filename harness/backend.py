@@ -12,7 +12,7 @@ from tirgym.harness.program import Program
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Workload
 
-__all__ = ["BACKENDS", "HOME_SUITES", "Backend", "Build", "backend"]
+__all__ = ["BACKENDS", "HOME_SUITES", "Backend", "Build", "backend", "home_name"]
 
 
 @dataclass(frozen=True)
@@ -83,3 +83,11 @@ def backend(name: str) -> Backend:
             raise BackendUnavailableError(reason)
         _made[name] = made
     return _made[name]
+
+
+def home_name(kernel: str, backend_name: str) -> str:
+    """`kernel` with the suite that a backend compiles, if it is the bare name of a kernel there."""
+    from tirgym.kernels_suite.registry import SUITES
+
+    suite = HOME_SUITES.get(backend_name)
+    return f"{suite}/{kernel}" if suite and kernel in SUITES[suite].kernels else kernel

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tirgym.harness.program import Program
 
-__all__ = ["CostModel", "SpeedupModel"]
+__all__ = ["COST_MODELS", "CostModel", "SpeedupModel", "static_cost_model"]
 
 
 class CostModel(Protocol):
@@ -28,3 +29,15 @@ class SpeedupModel(CostModel, Protocol):
 
         The model's own prediction is the mean over the members.
         """
+
+
+COST_MODELS: Mapping[str, str] = {"triton": "tirgym.harness.triton.cost:TritonCostModel"}
+"""Backend → "module:Class" of the static cost model of its programs; the others have that of TensorIR."""
+
+_TENSORIR = "tirgym.harness.static_cost:StaticCostModel"
+
+
+def static_cost_model(backend: str = "llvm") -> CostModel:
+    """A new static cost model for the programs of `backend`."""
+    module, _, name = COST_MODELS.get(backend, _TENSORIR).partition(":")
+    return cast(CostModel, getattr(import_module(module), name)())

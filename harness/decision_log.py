@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tirgym.errors import CompileFailedError
 from tirgym.harness.account import account, has_account
 from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluation import Evaluation
@@ -95,7 +97,9 @@ class DecisionLog:
 
     def _change(self, before: Program, after: Program) -> dict[str, tuple[float, float]]:
         old, new = self._profile(before), self._profile(after)
-        return {name: (old[name], new[name]) for name in old if old[name] != new[name]}
+        return {
+            name: (old[name], new[name]) for name in old if name in new and old[name] != new[name]
+        }
 
     def _profile(self, program: Program) -> dict[str, float]:
         """The account of `program` where its backend has one, predicted time and steps."""
@@ -104,7 +108,8 @@ class DecisionLog:
             if len(self._profiles) >= _PROFILES_KEPT:
                 self._profiles.clear()
             figures = dict(account(program).values) if has_account(program) else {}
-            figures["predicted_us"] = self._cost().predict_us(program)
+            with suppress(CompileFailedError):  # cost models that compile have nothing to say then
+                figures["predicted_us"] = self._cost().predict_us(program)
             figures["steps"] = float(len(program.steps))
             kept = self._profiles[id(program)] = program, figures
         return kept[1]

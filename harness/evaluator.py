@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from tirgym.harness.evaluation import Evaluation, Level
 from tirgym.harness.program import Program
 
-__all__ = ["Evaluator"]
+__all__ = ["UNMEASURED", "Evaluator", "make_evaluator"]
+
+UNMEASURED = frozenset({"triton"})
+"""Backends whose programs are checked without a device, and never measured."""
 
 
 class Evaluator(Protocol):
@@ -44,3 +47,15 @@ class Evaluator(Protocol):
 
     def close(self) -> None:
         """End worker processes; the evaluator cannot be used afterwards."""
+
+
+def make_evaluator(backend: str = "llvm", store: Any = None) -> Evaluator:
+    """The evaluator of this machine for programs of `backend`. `store` is a path or a `Store` of
+    measurements, None the user's; backends that measure nothing need none."""
+    if backend in UNMEASURED:
+        from tirgym.harness.triton.evaluator import SemanticEvaluator
+
+        return SemanticEvaluator()
+    from tirgym.harness.local_evaluator import LocalEvaluator
+
+    return LocalEvaluator(store=store)

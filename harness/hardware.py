@@ -143,8 +143,10 @@ def fingerprint() -> str:
 
 
 @lru_cache(maxsize=1)
-def compiler_versions() -> dict[str, str]:
-    """Versions of everything that decides the machine code: TVM, its FFI, LLVM."""
+def compiler_versions(backend: str = "llvm") -> dict[str, str]:
+    """Versions of everything that decides the machine code: TVM, its FFI, LLVM; or Triton."""
+    if backend == "triton":
+        return {"triton": version("triton")}
     import tvm
 
     versions = {"llvm": str(tvm.target.codegen.llvm_version_major())}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tirgym.harness.evaluation import Evaluation, Level
-from tirgym.harness.local_evaluator import LocalEvaluator
+from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
 
@@ -12,7 +12,7 @@ __all__ = ["evaluate_fresh"]
 NOISY_RETRIES = 2
 
 
-def evaluate_fresh(evaluator: LocalEvaluator, program: Program) -> Evaluation:
+def evaluate_fresh(evaluator: Evaluator, program: Program) -> Evaluation:
     """`program` in full and anew, with new secret inputs; asked again while NOISY, three times."""
     evaluation = evaluator.evaluate(program, Level.FULL, fresh=True)
     for _ in range(NOISY_RETRIES):

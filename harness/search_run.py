@@ -11,12 +11,13 @@ from enum import StrEnum
 
 import numpy as np
 
-from tirgym.errors import EvaluationError, InvalidValueError
-from tirgym.harness.agent import Agent, Budget, Candidate, Search
+from tirgym.errors import CompileFailedError, EvaluationError, InvalidValueError
+from tirgym.harness.agent import Agent, Budget, Candidate, Search, measured_speedup
 from tirgym.harness.cost import CostModel
 from tirgym.harness.evaluation import Evaluation
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
+from tirgym.harness.status import Status
 from tirgym.harness.vocabulary import Vocabulary
 
 __all__ = ["SearchRun", "Stopped", "Trial", "best_within"]
@@ -53,10 +54,11 @@ class Trial:
     charged: bool
     """False for the unscheduled program and for machine code that the run had measured before"""
     candidate: Candidate
-    predicted_us: float
-    """what the static cost model says"""
+    predicted_us: float | None
+    """what the static cost model says; None if it has to compile and cannot"""
     best_speedup: float
-    """best speedup of the run so far; 1 at least, since the unscheduled program can be kept"""
+    """best speedup of the run so far, as `Search.worth` has it; 1 at least, since the unscheduled
+    program can be kept"""
     elapsed_s: float
     """since the start of the run"""
     answers: Mapping[str, int] = field(default_factory=dict)
@@ -114,6 +116,7 @@ class SearchRun:
             evaluate_many=self.evaluate_many,
             remaining_trials=lambda: budget.trials - self.used,
             out_of_time=self.out_of_time,
+            worth=self.worth,
         )
 
     @property
@@ -175,9 +178,16 @@ class SearchRun:
                     waiting.popleft()
                     yield known
 
+    def worth(self, program: Program, evaluation: Evaluation) -> float:
+        """See `Search.worth`."""
+        if evaluation.status is Status.SEMANTIC_ONLY:
+            return self.cost.predict_us(self.start) / self.cost.predict_us(program)
+        return measured_speedup(program, evaluation)
+
     def ranked(self) -> list[Candidate]:
-        """Programs that passed, best first, one for each code key; ties go to the earlier one."""
-        return _ranked(self.history)
+        """Programs that passed, or are right as far as was checked, best first by `worth`, one for
+        each code key; ties go to the earlier one."""
+        return _ranked(self.history, self.worth)
 
     def _spent(self) -> Stopped | None:
         if self.used >= self.budget.trials:
@@ -234,8 +244,8 @@ class SearchRun:
             number=self.used,
             charged=charged,
             candidate=candidate,
-            predicted_us=self.cost.predict_us(candidate.program),
-            best_speedup=max(best, candidate.evaluation.speedup or 0.0),
+            predicted_us=self._predicted_us(candidate.program),
+            best_speedup=max(best, self.worth(candidate.program, candidate.evaluation)),
             elapsed_s=self.elapsed_s,
             answers=self.search.decided.get(candidate.program.ir_key, {}),
         )
@@ -247,15 +257,24 @@ class SearchRun:
         if self._on_trial is not None:
             self._on_trial(trial)
 
+    def _predicted_us(self, program: Program) -> float | None:
+        try:
+            return self.cost.predict_us(program)
+        except CompileFailedError:
+            return None
+
 
 def best_within(curve: Sequence[Trial], trials: int) -> list[Candidate]:
     """`SearchRun.ranked` of the first `trials` trials of a run."""
     return _ranked(trial.candidate for trial in curve if trial.number <= trials)
 
 
-def _ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+def _ranked(
+    candidates: Iterable[Candidate],
+    worth: Callable[[Program, Evaluation], float] = measured_speedup,
+) -> list[Candidate]:
     first: dict[str, Candidate] = {}
     for candidate in candidates:
-        if candidate.evaluation.passed:
+        if worth(candidate.program, candidate.evaluation) > 0:
             first.setdefault(candidate.evaluation.code_key, candidate)
-    return sorted(first.values(), key=lambda c: -(c.evaluation.speedup or 0.0))
+    return sorted(first.values(), key=lambda c: -worth(c.program, c.evaluation))

@@ -13,10 +13,10 @@ from tirgym.errors import IllegalTransformError, InvalidValueError, UnknownNameE
 from tirgym.harness.agent import Agent, Budget, Candidate
 from tirgym.harness.backend import backend as load_backend
 from tirgym.harness.closing import Closing
-from tirgym.harness.cost import CostModel
+from tirgym.harness.cost import CostModel, static_cost_model
 from tirgym.harness.decision_log import DecisionLog, Event
 from tirgym.harness.evaluation import Evaluation, Level
-from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.evaluator import Evaluator, make_evaluator
 from tirgym.harness.hardware import compiler_versions
 from tirgym.harness.program import Program
 from tirgym.harness.search_run import SearchRun, Trial
@@ -91,18 +91,14 @@ class CompileHarness(Closing):
     def cost(self) -> CostModel:
         """The static cost model that profiles programs and that agents rank with."""
         if self._cost is None:
-            from tirgym.harness.static_cost import StaticCostModel
-
-            self._cost = StaticCostModel()
+            self._cost = static_cost_model(self.target.backend)
         return self._cost
 
     @property
     def evaluator(self) -> Evaluator:
         """What judges and times programs; made when it is first needed."""
         if self._evaluator is None:
-            from tirgym.harness.local_evaluator import LocalEvaluator
-
-            self._evaluator = LocalEvaluator(store=self._store)
+            self._evaluator = make_evaluator(self.target.backend, self._store)
         return self._evaluator
 
     def load_ir(
@@ -281,7 +277,7 @@ class CompileHarness(Closing):
             ir_key=program.ir_key,
             code_key=code_key,
             vocabulary=self.vocabulary.digest,
-            versions=compiler_versions(),
+            versions=compiler_versions(program.target.backend),
             agent=agent,
             seed=seed,
             result=result,

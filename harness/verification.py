@@ -12,7 +12,7 @@ from tirgym.harness.program import Program
 from tirgym.harness.shorten import shorten
 from tirgym.harness.status import Status
 
-__all__ = ["Verdict", "evaluate_in_full", "verify_best"]
+__all__ = ["Verdict", "check_best", "evaluate_in_full", "verify_best"]
 
 _NOISY_RETRIES = 2
 
@@ -77,4 +77,25 @@ def verify_best(
         if speedup is not None and (speedup >= 1.0 or program.ir_key == start.ir_key):
             return Verdict(again, tuple(checked))
     naive = Candidate(start, evaluate_in_full(evaluator, start, fresh=True))
+    return Verdict(naive, tuple(checked))
+
+
+def check_best(
+    ranked: Sequence[Candidate],
+    start: Program,
+    evaluator: Evaluator,
+    on_check: Callable[[Candidate], None] | None = None,
+) -> Verdict:
+    """As `verify_best` where nothing is measured: the first of `ranked`, by prediction, that is right
+    in every regime with inputs drawn anew, else the unscheduled program with its own verdict."""
+    checked: list[Candidate] = []
+    for candidate in ranked:
+        program = shorten(candidate.program, start)
+        full = Candidate(program, evaluator.evaluate(program, Level.FULL, fresh=True))
+        checked.append(full)
+        if on_check is not None:
+            on_check(full)
+        if full.evaluation.status is Status.SEMANTIC_ONLY:
+            return Verdict(full, tuple(checked))
+    naive = Candidate(start, evaluator.evaluate(start, Level.FULL, fresh=True))
     return Verdict(naive, tuple(checked))

@@ -36,10 +36,16 @@ class RowGroup(NamedTuple):
 
 
 class Vocabulary(Sequence[Transform]):
-    """An ordered table of transforms; a function of (backend, transform names, limits) alone."""
+    """An ordered table of transforms of one dialect; a function of (backend, transform names, limits)
+    alone."""
 
     def __init__(self, kinds: Sequence[type[Transform]], limits: SlotLimits | None = None) -> None:
+        """`limits` are those of loops and blocks; other dialects have none of them."""
         self.kinds = tuple(kinds)
+        dialects = sorted({kind.dialect for kind in self.kinds})
+        if len(dialects) > 1:
+            raise InvalidValueError("dialects of a vocabulary", ", ".join(dialects), "one of them")
+        self.dialect = dialects[0] if dialects else ""
         self.limits = limits or SlotLimits()
         self._table: list[Transform] = []
         self.spans: dict[type[Transform], tuple[int, int]] = {}

@@ -14,10 +14,13 @@ from tirgym.spaces.graph import (
     COLUMNS,
     EDGE_FEATURES,
     FEATURES,
+    TENSORIR,
     EdgeType,
     IRGraph,
     NodeType,
+    tables_of,
 )
+from tirgym.spaces.pooled import pooled, pooled_names
 from tirgym.spaces.transform_space import TransformSpace
 
 __all__ = ["FEATURE_NAMES", "INNERMOST", "FeatureObservation", "features"]
@@ -94,16 +97,20 @@ def _hottest(graph: IRGraph, rows: dict[NodeType, NDArray[np.float32]]) -> NDArr
 
 
 class FeatureObservation:
-    """`features` of the program; the action mask stands in `info`."""
+    """The program as one vector: `features`, or `pooled` for other dialects than TensorIR; the action
+    mask stands in `info`."""
 
     def __init__(self, actions: TransformSpace) -> None:
-        self.space = Box(-BOUND, BOUND, (len(FEATURE_NAMES),), np.float32)
+        tables = tables_of(actions.vocabulary.dialect)
+        self._pool = features if tables is TENSORIR else pooled
+        names = FEATURE_NAMES if tables is TENSORIR else pooled_names(tables)
+        self.space = Box(-BOUND, BOUND, (len(names),), np.float32)
 
     def observe(
         self, program: Program, graph: IRGraph, mask: NDArray[np.int8]
     ) -> NDArray[np.float32]:
         """The vector."""
-        return features(graph)
+        return self._pool(graph)
 
     def info(self, graph: IRGraph) -> dict[str, NDArray[Any]]:
         """Nothing."""

@@ -27,6 +27,7 @@ __all__ = [
     "EDGE_FEATURES",
     "ENCODERS",
     "NODE_FEATURES",
+    "TABLES",
     "TENSORIR",
     "EdgeType",
     "Encoder",
@@ -34,6 +35,7 @@ __all__ = [
     "IRGraph",
     "NodeType",
     "encoder_for",
+    "tables_of",
 ]
 
 BOUND = 8.0
@@ -110,6 +112,9 @@ class GraphTables:
     """names of the columns of `IRGraph.nodes`"""
     edge_features: tuple[str, ...]
     """names of the columns of `IRGraph.edges`"""
+    room: tuple[tuple[int, ...], int] | None = None
+    """nodes of each type and edges that the padded form has slots for; None: as many as the limits of
+    the vocabulary say"""
 
     @classmethod
     def of(
@@ -119,6 +124,7 @@ class GraphTables:
         edge_types: type[IntEnum],
         features: Mapping[Any, tuple[str, ...]],
         edge_features: tuple[str, ...],
+        room: tuple[tuple[int, ...], int] | None = None,
     ) -> GraphTables:
         """Node columns: the one-hot of the types, then the features of each type in its order."""
         names = [f"is_{kind.name.lower()}" for kind in node_types]
@@ -126,7 +132,9 @@ class GraphTables:
         for kind, own in features.items():
             columns[kind] = slice(len(names), len(names) + len(own))
             names += [f"{kind.name.lower()}.{name}" for name in own]
-        return cls(place, node_types, edge_types, features, columns, tuple(names), edge_features)
+        return cls(
+            place, node_types, edge_types, features, columns, tuple(names), edge_features, room
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _tables_at, (self.place,)
@@ -138,6 +146,15 @@ def _tables_at(place: str) -> GraphTables:
 
 
 TENSORIR = GraphTables.of(f"{__name__}:TENSORIR", NodeType, EdgeType, FEATURES, EDGE_FEATURES)
+
+TABLES: Mapping[str, str] = {"triton": "tirgym.spaces.triton_tables:TRITON"}
+"""IR dialect → "module:ATTRIBUTE" of its tables; the others have those of TensorIR."""
+
+
+def tables_of(dialect: str) -> GraphTables:
+    """Types and features of the graphs of an IR dialect."""
+    return _tables_at(TABLES[dialect]) if dialect in TABLES else TENSORIR
+
 
 COLUMNS: dict[NodeType, slice] = dict(TENSORIR.columns)
 """Columns of the node feature matrix that belong to each type; the first four are its one-hot."""

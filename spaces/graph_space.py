@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Graph, GraphInstance
 from numpy.typing import NDArray
 
 from tirgym.harness.program import Program
-from tirgym.spaces.graph import BOUND, TENSORIR, GraphTables, IRGraph
+from tirgym.spaces.graph import BOUND, TENSORIR, GraphTables, IRGraph, tables_of
 from tirgym.spaces.transform_space import TransformSpace
 
 __all__ = ["GraphObservation", "GraphSpace", "to_instance"]
@@ -48,7 +48,7 @@ class GraphObservation:
     """
 
     def __init__(self, actions: TransformSpace) -> None:
-        self.space = GraphSpace()
+        self.space = GraphSpace(tables=tables_of(actions.vocabulary.dialect))
         self._vocabulary = actions.vocabulary
 
     def observe(self, program: Program, graph: IRGraph, mask: NDArray[np.int8]) -> GraphInstance:

@@ -19,6 +19,7 @@ from tirgym.spaces.graph import (
     TENSORIR,
     GraphTables,
     IRGraph,
+    tables_of,
     target_slots,
 )
 from tirgym.spaces.transform_space import TransformSpace
@@ -55,6 +56,12 @@ class Room:
     def of(cls, limits: SlotLimits) -> Self:
         """That of TensorIR programs under the limits of a vocabulary."""
         return cls((1, limits.max_loops, limits.max_blocks, MAX_BUFFERS), MAX_EDGES)
+
+    @classmethod
+    def for_programs(cls, vocabulary: Vocabulary) -> Self:
+        """That of the programs which the transforms of `vocabulary` apply to."""
+        tables = tables_of(vocabulary.dialect)
+        return cls.of(vocabulary.limits) if tables.room is None else cls(*tables.room, tables)
 
 
 class PaddedGraph:
@@ -155,12 +162,12 @@ class PaddedGraph:
 class PaddedObservation:
     """`PaddedGraph` with `action_mask` (n,), 1 for legal actions, STOP last, and `action_node` (n,).
 
-    The limits are those of the vocabulary, so loop i always stands in slot 1 + i, and
-    `action_node`, the slot that each action targets, is the same in every state.
+    The limits are those of the vocabulary, or of the dialect's tables, so loop i always stands in slot
+    1 + i, and `action_node`, the slot that each action targets, is the same in every state.
     """
 
     def __init__(self, actions: TransformSpace) -> None:
-        self._graph = PaddedGraph(actions.vocabulary.limits)
+        self._graph = PaddedGraph(Room.for_programs(actions.vocabulary))
         self._action_node = action_slots(actions.vocabulary)
         n = int(actions.n)
         self.space = Dict(

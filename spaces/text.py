@@ -27,7 +27,9 @@ __all__ = [
 MAX_CHARACTERS = 16_384
 """Length of a text observation at most."""
 
-_LOOPS = "Loops and blocks, numbered as transforms address them:"
+_TREES = {"triton": ("Operations of TTGIR:", "operations")}
+_LOOPS = ("Loops and blocks, numbered as transforms address them:", "loops and blocks")
+"""What stands above the tree of a program, by dialect, and what its lines are."""
 _TREE, _IR, _ACTIONS = 4_000, 5_000, 6_500
 """Characters that the loop tree, the IR and the actions may take each at most."""
 
@@ -51,13 +53,14 @@ def describe(
         short = Part(legal, 3, "legal actions", shorter=grouped(legal))
         return fit([*head, Part([ask]), short], max_tokens)
     steps = [str(step) for step in program.steps]
+    heading, lines = _TREES.get(program.dialect, _LOOPS)
     sections = [
         f"Kernel: {program.workload}",
         f"Target: {program.target}",
         f"Applied: {'; '.join(clip_lines(steps, 600, 'transforms')) or 'nothing yet'}",
         "",
-        _LOOPS,
-        *elide(encoder_for(program.dialect).tree(program), _TREE, "loops and blocks"),
+        heading,
+        *elide(encoder_for(program.dialect).tree(program), _TREE, lines),
         "",
         "IR:",
         *elide(program.text().splitlines(), _IR, "lines"),
@@ -72,16 +75,22 @@ def program_parts(program: Program) -> list[Part]:
     """Kernel, target, applied transforms, loop tree and IR, for a text that keeps to its tokens."""
     steps = [f"  {step}" for step in map(str, program.steps)] or ["  nothing yet"]
     tree = [ascii_text(line) for line in encoder_for(program.dialect).tree(program)]
-    ir = [ascii_text(line) for line in program.text().splitlines() if line[:1] not in ("", "#")]
+    heading, lines = _TREES.get(program.dialect, _LOOPS)
+    ir = [ascii_text(line) for line in program.text().splitlines() if _says_something(line)]
     return [
         Part([f"Kernel: {program.workload}", f"Target: {program.target}", "Applied:"]),
         Part(steps, 1, "transforms"),
-        Part(["", _LOOPS]),
-        Part(tree, 2, "loops and blocks", nested=True),
+        Part(["", heading]),
+        Part(tree, 2, lines, nested=True),
         Part(["", "IR:"]),
         Part(ir, 3, "lines", nested=True),
         Part([""]),
     ]
+
+
+def _says_something(line: str) -> bool:
+    """Neither empty nor one of the imports that TVMScript begins with, as comments."""
+    return bool(line) and not line.startswith("# from tvm")
 
 
 def ascii_text(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import OrderedDict
 from functools import lru_cache
 
 import numpy as np
@@ -45,24 +46,40 @@ _NO_ROW = (0.0,) * len(TRITON.edge_features)
 
 
 class TritonEncoder:
-    """Encodes programs whose `request` compiles to TTGIR; stateless."""
+    """Encodes programs whose `request` compiles to TTGIR; keeps the graphs of the last programs."""
+
+    def __init__(self) -> None:
+        self._graphs: OrderedDict[tuple[str, Target], IRGraph] = OrderedDict()
 
     def encode(self, program: Program) -> IRGraph:
-        """The program's TTGIR as a graph; raises TypeError for another dialect's program."""
-        return triton_graph(_module_of(program), program.target)
+        """The program's TTGIR as a graph; raises TypeError for another dialect's program.
+
+        Compiles in this process what no cache has.
+        """
+        key = program.ir_key, program.target
+        found = self._graphs.get(key)
+        if found is None:
+            found = self._graphs[key] = triton_graph(_module_of(program), program.target)
+            while len(self._graphs) > _GRAPHS_KEPT:
+                self._graphs.popitem(last=False)
+        return found
 
     def tree(self, program: Program) -> list[str]:
         """One line for each operation of the program's TTGIR, indented by depth."""
         return triton_tree(_module_of(program))
 
 
+_GRAPHS_KEPT = 1024
+"""About 100 kB each."""
+
+
 def _module_of(program: Program) -> Module:
-    from tirgym.harness.triton.compiling import compile_here
+    from tirgym.harness.triton.compiling import lowered
     from tirgym.harness.triton.program import TritonProgram
 
     if not isinstance(program, TritonProgram):
         raise TypeError(f"expected a TritonProgram, got {type(program).__name__}")
-    return parse_module(compile_here(program.request.changed(until="ttgir")).texts["ttgir"])
+    return parse_module(lowered(program.request, "ttgir"))
 
 
 def triton_graph(module: Module | str, target: Target) -> IRGraph:

@@ -111,5 +111,7 @@ TRITON = GraphTables.of(
     TritonEdge,
     TRITON_FEATURES,
     ("position", "mask", "other", "token", "accumulator"),
+    room=((1, 8, 320, 352, 80, 24), 2048),
 )
-"""Edge features are those of operands: position / 8, and what the operand is for."""
+"""Edge features are those of operands: position / 8, and what the operand is for. The room holds the
+stock TTGIR of every kernel of triton-v0 for sm_80, sm_90 and gfx942, at every number of stages."""

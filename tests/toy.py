@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,8 @@ NAIVE_US = 1000.0
 class Turn(Transform):
     """Turn dial `dial` by `by`; refused beyond 8."""
 
+    dialect: ClassVar[str] = "toy"
+
     dial: int
     by: int
 
@@ -57,10 +59,6 @@ class Turn(Transform):
     def slots(cls, limits: SlotLimits) -> Iterator[Turn]:
         """Three dials by 1, 2 and 4."""
         return (cls(dial, by) for dial in range(3) for by in (1, 2, 4))
-
-    def apply_to(self, schedule: Any, at: Any) -> None:
-        """Not TensorIR."""
-        raise NotImplementedError
 
     @property
     def node(self) -> NodeRef:

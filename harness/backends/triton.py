@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -18,18 +17,17 @@ from tirgym.harness.target import Target
 from tirgym.harness.triton.compiling import compile_here
 from tirgym.harness.triton.driver import cuda_capability
 from tirgym.harness.triton.gpus import GPUS, NVIDIA_LEVELS, gpu
+from tirgym.harness.triton.machine_code import assembly_of, code_key_of
 from tirgym.harness.triton.pipeline import Pipeline
 from tirgym.harness.triton.pool import compile_apart
 from tirgym.harness.triton.program import TritonProgram
-from tirgym.harness.triton.request import Compiled, CompileRequest
-from tirgym.harness.triton.sass import sass_of
+from tirgym.harness.triton.request import CompileRequest
 from tirgym.kernels_suite.kernel import Workload
 from tirgym.kernels_suite.registry import load_workload
 
 __all__ = ["TritonBackend"]
 
 _SUPPORTED = ((3, 6), (3, 9))
-_DEBUG_LINE = re.compile(r"^\s*(\.(loc|file|section|ident)\b|;|//)|^\s*$")
 
 
 class TritonBackend:
@@ -106,12 +104,12 @@ class TritonBackend:
             fields["config"],
             pipeline=Pipeline.from_lists(fields["pipeline"]) if fields["pipeline"] else None,
         )
-        assembly = _assembly(compile_here(request), target.arch)
+        assembly = assembly_of(compile_here(request), target.arch)
 
         def load() -> Callable[..., None]:
             raise BackendUnavailableError(str(self.why_cannot_run(target)))
 
-        return Build(assembly, _code_key(assembly), load)
+        return Build(assembly, code_key_of(assembly), load)
 
     def ir_level(self, program: Program, level: str) -> str:
         """`program` as text at `level`, compiled in a process of its own.
@@ -126,7 +124,7 @@ class TritonBackend:
         if level == "python":
             return program.text()
         if level == "sass":
-            return _assembly(compile_apart(program.request), arch)
+            return assembly_of(compile_apart(program.request), arch)
         return compile_apart(program.request.changed(until=level)).texts[level]
 
     def describe(self, target: Target) -> dict[str, Any]:
@@ -139,16 +137,3 @@ def _triton(program: Program) -> TritonProgram:
     if not isinstance(program, TritonProgram):
         raise InvalidValueError("dialect for backend triton", program.dialect, "triton")
     return program
-
-
-def _assembly(compiled: Compiled, arch: str) -> str:
-    """SASS or AMDGCN."""
-    if gpu(arch).vendor == "nvidia":
-        return sass_of(compiled.binary)
-    return compiled.texts["amdgcn"]
-
-
-def _code_key(assembly: str) -> str:
-    """16 hex digits of the assembly without debug lines and comments."""
-    kept = "\n".join(line for line in assembly.splitlines() if not _DEBUG_LINE.match(line))
-    return hashlib.sha256(kept.encode()).hexdigest()[:16]

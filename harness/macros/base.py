@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from tirgym.errors import IllegalTransformError
-from tirgym.harness.transforms.base import NodeRef, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["BlockMacro", "Macro"]
 
 
-class Macro(Transform):
+class Macro(ScheduleTransform):
     """Base of all macros: frozen dataclasses that expand to transforms of the program at hand.
 
     A macro is a function of IR and target, blind to names, so that the same macro on the same

@@ -30,7 +30,7 @@ from tirgym.harness.tensorir.row_plans import (
 from tirgym.harness.tensorir.rule_limits import EVERYTHING
 from tirgym.harness.tensorir.rule_storage import meaningful
 from tirgym.harness.tensorir.rules import first_refusal
-from tirgym.harness.transforms.base import Transform
+from tirgym.harness.transforms.base import ScheduleTransform, Transform
 from tirgym.harness.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ __all__ = ["apply", "defined_mask", "is_legal", "legal_nodes", "mask"]
 
 def apply(program: TensorIRProgram, transform: Transform) -> Schedule:
     """The schedule after `transform`; raises IllegalTransformError. `program` does not change."""
+    if not isinstance(transform, ScheduleTransform):
+        reason = f"it changes {transform.dialect} programs, and this is TensorIR"
+        raise IllegalTransformError(str(transform), "dialect", reason)
     rule = None if _known(program, transform) else first_refusal(program.facts, transform)
     if rule is not None:
         raise IllegalTransformError(
@@ -236,6 +239,8 @@ def _what_decides(facts: Facts, transform: Any) -> tuple[Any, Any] | None:
 
 
 def _trial(program: TensorIRProgram, transform: Transform) -> bool:
+    if not isinstance(transform, ScheduleTransform):
+        return False
     schedule = program.schedule
     try:
         transform.apply_to(schedule, Handles(schedule, program.nest))

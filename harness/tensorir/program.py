@@ -111,6 +111,8 @@ class TensorIRProgram:
 
     def is_legal(self, transform: Transform) -> bool:
         """Whether `why_illegal` answers None; faster, since most answers need no trial."""
+        if transform.dialect != self.dialect:
+            return False
         if isinstance(transform, Macro):
             return self.why_illegal(transform) is None
         return legality.is_legal(self, transform)
@@ -118,6 +120,8 @@ class TensorIRProgram:
     def legal_mask(self, vocabulary: Vocabulary) -> NDArray[np.bool_]:
         """Shape (len(vocabulary),), bool, read-only."""
         found = self.masks.get(id(vocabulary))
+        if found is None and vocabulary.dialect not in (self.dialect, ""):
+            found = self.masks[id(vocabulary)] = vocabulary, np.zeros(len(vocabulary), np.bool_)
         if found is None:
             found = self.masks[id(vocabulary)] = vocabulary, legality.mask(self, vocabulary)
         return found[1]

@@ -60,6 +60,15 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ("Bind", "tirgym.harness.transforms.bind:Bind"),
     ("Configure", "tirgym.harness.transforms.configure:Configure"),
     ("StorePrecision", "tirgym.harness.transforms.store_precision:StorePrecision"),
+    ("SetMeta", "tirgym.harness.triton.transforms.set_meta:SetMeta"),
+    ("DropPass", "tirgym.harness.triton.transforms.drop_pass:DropPass"),
+    ("RepeatPass", "tirgym.harness.triton.transforms.repeat_pass:RepeatPass"),
+    ("MovePass", "tirgym.harness.triton.transforms.move_pass:MovePass"),
+    ("InsertPass", "tirgym.harness.triton.transforms.insert_pass:InsertPass"),
+    (
+        "SetPassArgument",
+        "tirgym.harness.triton.transforms.set_pass_argument:SetPassArgument",
+    ),
 )
 
 VOCABULARIES: Mapping[str, tuple[str, ...]] = {
@@ -85,6 +94,14 @@ VOCABULARIES: Mapping[str, tuple[str, ...]] = {
         "PadEinsum",
         "Tensorize",
         "VectorMath",
+    ),
+    "triton": (
+        "SetMeta",
+        "DropPass",
+        "RepeatPass",
+        "MovePass",
+        "InsertPass",
+        "SetPassArgument",
     ),
 }
 """Names of the transforms in the default action table, in order, by backend."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tirgym.harness.tensorir.handles import Handles
 
-__all__ = ["NodeRef", "SlotLimits", "Transform", "parse_call"]
+__all__ = ["NodeRef", "ScheduleTransform", "SlotLimits", "Transform", "parse_call"]
 
 
 class NodeRef(NamedTuple):
@@ -41,17 +41,16 @@ class SlotLimits:
 
 
 class Transform(ABC):
-    """Base of all TensorIR transforms; subclasses are frozen dataclasses of ints and strings.
+    """Base of all transforms; subclasses are frozen dataclasses of ints and strings.
 
-    Loops are addressed by their pre-order index in the whole function, blocks by their index in
-    `Schedule.get_child_blocks(root)` (the same pre-order).
+    A program applies the transforms of its own dialect and refuses all others.
     """
 
     name: ClassVar[str]
     """The class name, which is also the head of the text form; set automatically."""
 
-    rebuilds: ClassVar[bool] = False
-    """The compiler leaves the schedule unfit for copies, so that it is made anew from the IR."""
+    dialect: ClassVar[str]
+    """IR dialect of the programs that it applies to"""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -69,14 +68,6 @@ class Transform(ABC):
     def slots(cls, limits: SlotLimits) -> Iterator[Self]:
         """Every instance that the action table holds, in table order, for any program."""
 
-    @abstractmethod
-    def apply_to(self, schedule: Schedule, at: Handles) -> None:
-        """Mutate `schedule`; `at` gives the handles of its loops and blocks, and its nest.
-
-        Only ever called on a private copy, with loops and blocks that exist. Random variables that
-        primitives return go to `at.made`. Raises whatever TVM raises when the compiler refuses.
-        """
-
     @property
     @abstractmethod
     def node(self) -> NodeRef:
@@ -85,6 +76,27 @@ class Transform(ABC):
     def __str__(self) -> str:
         arguments = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))  # type: ignore[arg-type]
         return f"{self.name}({arguments})"
+
+
+class ScheduleTransform(Transform):
+    """Base of all TensorIR transforms.
+
+    Loops are addressed by their pre-order index in the whole function, blocks by their index in
+    `Schedule.get_child_blocks(root)` (the same pre-order).
+    """
+
+    dialect: ClassVar[str] = "tensorir"
+
+    rebuilds: ClassVar[bool] = False
+    """The compiler leaves the schedule unfit for copies, so that it is made anew from the IR."""
+
+    @abstractmethod
+    def apply_to(self, schedule: Schedule, at: Handles) -> None:
+        """Mutate `schedule`; `at` gives the handles of its loops and blocks, and its nest.
+
+        Only ever called on a private copy, with loops and blocks that exist. Random variables that
+        primitives return go to `at.made`. Raises whatever TVM raises when the compiler refuses.
+        """
 
 
 def parse_call(text: str) -> tuple[str, dict[str, int | str]]:
@@ -101,10 +113,19 @@ def parse_call(text: str) -> tuple[str, dict[str, int | str]]:
         raise InvalidValueError("transform", text, form)
     arguments: dict[str, int | str] = {}
     for keyword in call.keywords:
-        value = keyword.value
-        if keyword.arg is None or not isinstance(value, ast.Constant):
+        value = _constant(keyword.value)
+        if keyword.arg is None or value is None or keyword.arg in arguments:
             raise InvalidValueError("transform", text, form)
-        if type(value.value) not in (int, str) or keyword.arg in arguments:
-            raise InvalidValueError("transform", text, form)
-        arguments[keyword.arg] = value.value  # type: ignore[assignment]
+        arguments[keyword.arg] = value
     return call.func.id, arguments
+
+
+def _constant(node: ast.expr) -> int | str | None:
+    """The integer or string that `node` writes down, None for anything else."""
+    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    value = node.operand if isinstance(node, ast.UnaryOp) and negative else node
+    if not isinstance(value, ast.Constant) or type(value.value) not in (int, str):
+        return None
+    if negative:
+        return -value.value if isinstance(value.value, int) else None
+    return value.value  # type: ignore[return-value]

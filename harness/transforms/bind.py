@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -22,7 +22,7 @@ THREADS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y
 
 
 @dataclass(frozen=True, slots=True)
-class Bind(Transform):
+class Bind(ScheduleTransform):
     """Bind a loop to a thread axis of a GPU.
 
         for i in range(128):               for i in T.thread_binding(128, "threadIdx.x"):

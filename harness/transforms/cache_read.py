@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["CacheRead"]
 
 
 @dataclass(frozen=True, slots=True)
-class CacheRead(Transform):
+class CacheRead(ScheduleTransform):
     """Copy a buffer into a new intermediate buffer, which the block then reads instead.
 
         for i in range(128):               for i in range(128):

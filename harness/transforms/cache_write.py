@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["CacheWrite"]
 
 
 @dataclass(frozen=True, slots=True)
-class CacheWrite(Transform):
+class CacheWrite(ScheduleTransform):
     """Let a block write into a new intermediate buffer, copied to the old one by a new block.
 
         for i in range(128):               for i in range(128):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["ComputeAt"]
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeAt(Transform):
+class ComputeAt(ScheduleTransform):
     """Move a block into a loop of its consumers, so that each iteration makes what it needs.
 
         for i, j in grid(16, 32):          for i in range(16):

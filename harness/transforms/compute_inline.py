@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["ComputeInline"]
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeInline(Transform):
+class ComputeInline(ScheduleTransform):
     """Replace every read of a block's result by the expression that the block computes.
 
         for i in range(128):

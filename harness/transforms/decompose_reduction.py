@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["DecomposeReduction"]
 
 
 @dataclass(frozen=True, slots=True)
-class DecomposeReduction(Transform):
+class DecomposeReduction(ScheduleTransform):
     """Split the first reduction block below a loop into an initialisation, placed before the loop,
     and an update.
 

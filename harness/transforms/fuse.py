@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["Fuse"]
 
 
 @dataclass(frozen=True, slots=True)
-class Fuse(Transform):
+class Fuse(ScheduleTransform):
     """Replace a loop and the loop that is its whole body by one serial loop.
 
         for i in range(16):                for f in range(512):

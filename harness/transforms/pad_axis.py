@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -24,7 +24,7 @@ FACTORS = (8, 16)
 
 
 @dataclass(frozen=True, slots=True)
-class PadAxis(Transform):
+class PadAxis(ScheduleTransform):
     """Pad iterator `axis` of a sum of products to a multiple of `factor`, with zeros.
 
         for i, j, k in grid(7, 30, 9):     for k, j in grid(9, 32):

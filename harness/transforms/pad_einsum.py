@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -22,7 +22,7 @@ FACTORS = (8, 16)
 
 
 @dataclass(frozen=True, slots=True)
-class PadEinsum(Transform):
+class PadEinsum(ScheduleTransform):
     """Pad the iterators of a sum of products to multiples of `factor`, with zeros.
 
         for i, k in grid(7, 30):           for i, k in grid(8, 32):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["Parallel"]
 
 
 @dataclass(frozen=True, slots=True)
-class Parallel(Transform):
+class Parallel(ScheduleTransform):
     """Mark a loop as parallel: its iterations are spread over the threads of the target.
 
         for i in range(128):               for i in T.parallel(128):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["Reorder"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reorder(Transform):
+class Reorder(ScheduleTransform):
     """Swap a loop with the loop that is its whole body.
 
         for i in range(16):                for j in range(32):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["ReverseComputeAt"]
 
 
 @dataclass(frozen=True, slots=True)
-class ReverseComputeAt(Transform):
+class ReverseComputeAt(ScheduleTransform):
     """Move a block into a loop of its producers, so that each iteration uses what was just made.
 
         for i, j in grid(16, 32):          for i in range(16):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["RFactor"]
 
 
 @dataclass(frozen=True, slots=True)
-class RFactor(Transform):
+class RFactor(ScheduleTransform):
     """Split a reduction along a loop into partial results, made in parallel, and their reduction.
 
         for i in range(128):               for i in range(8):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["SetScope"]
 
 
 @dataclass(frozen=True, slots=True)
-class SetScope(Transform):
+class SetScope(ScheduleTransform):
     """Allocate the intermediate buffer that a block writes in another storage scope.
 
         B = alloc_buffer((16,))                        B = alloc_buffer((16,), scope="local")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["Split"]
 
 
 @dataclass(frozen=True, slots=True)
-class Split(Transform):
+class Split(ScheduleTransform):
     """Replace a loop by two nested loops, the inner one of extent `factor`; both are serial.
 
         for i in range(128):               for i_0 in range(16):

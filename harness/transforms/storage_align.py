@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -22,7 +22,7 @@ ALIGNMENTS = ((16, 0), (64, 16))
 
 
 @dataclass(frozen=True, slots=True)
-class StorageAlign(Transform):
+class StorageAlign(ScheduleTransform):
     """Pad the rows of the intermediate buffer that a block writes: row stride ≡ `offset` (mod `factor`).
 
         with block("B"):                   with block("B"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -22,7 +22,7 @@ DTYPES = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
-class StorePrecision(Transform):
+class StorePrecision(ScheduleTransform):
     """Store the intermediate buffer that a block writes in a narrower float type.
 
         C_global = alloc_buffer((64,), "float32")      C_global = alloc_buffer((64,), "float16")

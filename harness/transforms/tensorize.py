@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -27,7 +27,7 @@ INTRINSICS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tensorize(Transform):
+class Tensorize(ScheduleTransform):
     """Replace the loop nest below a loop by a vector intrinsic of the target that computes the same.
 
         for j in range(16):

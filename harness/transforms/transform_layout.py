@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tvm.s_tir.schedule import _ffi_api as ffi
 from tvm.tirx import IndexMap
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -25,7 +25,7 @@ FACTORS = (1, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)
-class TransformLayout(Transform):
+class TransformLayout(ScheduleTransform):
     """Change the index map of the intermediate buffer that a block writes, in all its accesses.
 
     With `factor` 1, dimension `axis` swaps with the last one; otherwise it is split by `factor` and

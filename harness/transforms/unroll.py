@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["Unroll"]
 
 
 @dataclass(frozen=True, slots=True)
-class Unroll(Transform):
+class Unroll(ScheduleTransform):
     """Mark a loop as unrolled: the code generator repeats its body.
 
         for i in range(4):                 for i in T.unroll(4):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -22,7 +22,7 @@ MAX_STEPS = (16, 64)
 
 
 @dataclass(frozen=True, slots=True)
-class UnrollPragma(Transform):
+class UnrollPragma(ScheduleTransform):
     """Ask the code generator to unroll loops below that run at most `max_step` iterations in all.
 
         for i in range(128):               for i in range(128, annotations={

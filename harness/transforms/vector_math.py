@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["VectorMath"]
 
 
 @dataclass(frozen=True, slots=True)
-class VectorMath(Transform):
+class VectorMath(ScheduleTransform):
     """Write every call of exp, log, tanh, … in a block as arithmetic, so that it can vectorize.
 
         for i in vectorized(16):         for i in vectorized(16):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
-from tirgym.harness.transforms.base import NodeRef, SlotLimits, Transform
+from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -19,7 +19,7 @@ __all__ = ["Vectorize"]
 
 
 @dataclass(frozen=True, slots=True)
-class Vectorize(Transform):
+class Vectorize(ScheduleTransform):
     """Mark a loop as vectorized: its iterations become the lanes of vector instructions.
 
         for i in range(8):                 for i in T.vectorized(8):

@@ -26,7 +26,15 @@ from tirgym.harness.triton.stderr import captured_stderr, complaints
 from tirgym.harness.whole_file import write_whole
 from tirgym.kernels_suite.triton.source import Argument
 
-__all__ = ["cache_key", "compile_here", "compiled_before", "parse_module", "triton_cache"]
+__all__ = [
+    "cache_key",
+    "compile_here",
+    "compiled_before",
+    "lowered",
+    "lowered_before",
+    "parse_module",
+    "triton_cache",
+]
 
 Stage = Callable[[Any, dict[str, Any]], Any]
 _BUFFER_LIMIT = 2**31
@@ -86,6 +94,30 @@ def compile_here(request: CompileRequest, fresh: bool = False) -> Compiled:
         found = _compile(request)
         write_whole(path, found.to_json())
     return found
+
+
+def _lowered_path(request: CompileRequest, level: str) -> Path:
+    return triton_cache() / f"{cache_key(request)}.{level}"
+
+
+def lowered_before(request: CompileRequest, level: str) -> bool:
+    """Whether `lowered` need not compile, nor read a whole kernel."""
+    return _lowered_path(request, level).is_file()
+
+
+def lowered(request: CompileRequest, level: str) -> str:
+    """The text of `request` at `level`, which the cache holds apart, since all levels of a kernel are
+    a hundred times as long; else compiled in this process. Raises CompileFailedError."""
+    path = _lowered_path(request, level)
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        pass
+    found = compiled_before(request)
+    if found is None or level not in found.texts:
+        found = compile_here(request.changed(until=level))
+    write_whole(path, found.texts[level])
+    return found.texts[level]
 
 
 def _options(request: CompileRequest) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tirgym.errors import InvalidValueError
 from tirgym.harness.program import Program
@@ -25,6 +26,9 @@ from tirgym.harness.triton.gpus import Gpu
 from tirgym.harness.triton.resources import Resources
 from tirgym.harness.triton.work import Work
 from tirgym.kernels_suite.triton.source import Launch
+
+if TYPE_CHECKING:
+    from tirgym.harness.triton.program import TritonProgram
 
 __all__ = ["Code", "Predicted", "TritonCostModel", "matrix_tflops", "predicted"]
 
@@ -113,18 +117,48 @@ def predicted(
 
 
 class TritonCostModel:
-    """`CostModel` for Triton programs: compiles in this process, measures nothing."""
+    """`CostModel` for Triton programs: compiles in this process, measures nothing.
+
+    Predictions are kept on disk, beside the compiled kernels, and in memory.
+    """
+
+    compiles = True
+    """A prediction costs as much as a compilation: too much for ranking every action of a state."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, float] = {}
 
     def predict_us(self, program: Program) -> float:
         """Predicted time of one launch in µs; raises InvalidValueError for another dialect and
         CompileFailedError for a program that does not compile or cannot be launched."""
-        from tirgym.errors import CompileFailedError
-        from tirgym.harness.triton.profile import profile_without_layouts
         from tirgym.harness.triton.program import TritonProgram
 
         if not isinstance(program, TritonProgram):
             raise InvalidValueError("dialect of the Triton cost model", program.dialect, "triton")
+        key = program.ir_key
+        if key not in self._known:
+            if len(self._known) >= _PREDICTIONS:
+                self._known.clear()
+            self._known[key] = _predicted(program)
+        return self._known[key]
+
+
+_PREDICTIONS = 1 << 16
+
+
+def _predicted(program: TritonProgram) -> float:
+    from tirgym.errors import CompileFailedError
+    from tirgym.harness.triton.compiling import cache_key
+    from tirgym.harness.triton.kept import kept
+    from tirgym.harness.triton.profile import profile_without_layouts
+
+    def predict() -> dict[str, float]:
         time = profile_without_layouts(program).predicted.total_us
         if not math.isfinite(time):
             raise CompileFailedError("launch", "a block needs more than a compute unit has")
-        return time
+        return {"predicted_us": time}
+
+    parts = (cache_key(program.request), program.workload.uri)
+    found = kept("predicted", parts, predict)
+    assert found is not None  # `predict` answers or raises
+    return float(found["predicted_us"])

@@ -6,10 +6,11 @@ import os
 import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tirgym.errors import TirgymError
+from tirgym.errors import TirgymError, WorkerDiedError
 from tirgym.harness.channel import Channel
 from tirgym.harness.closing import Closing
 from tirgym.harness.triton.compile_server import Job
@@ -24,13 +25,16 @@ _COMPILE = "tirgym.harness.triton.compiling:compile_here"
 
 
 class CompilePool(Closing):
-    """Starts its server on first use. Not thread-safe; raises MissingExtraError without triton."""
+    """Starts its server on first use, and ends it with `close` or when nobody has the pool any more.
+
+    Not thread-safe; raises MissingExtraError without triton.
+    """
 
     def __init__(self, workers: int | None = None, timeout_s: float = 120.0) -> None:
         self.workers = workers or os.cpu_count() or 1
         self.timeout_s = timeout_s
-        self._server: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
+        self._end: weakref.finalize[..., Any] | None = None
 
     def compile(self, request: CompileRequest) -> Compiled:
         """One compilation, or the cache's answer; raises CompileFailedError."""
@@ -50,27 +54,37 @@ class CompilePool(Closing):
 
     def call_many(self, function: str, arguments: Iterable[Any]) -> list[Any]:
         """`function` ("module:name", importable, of one argument) on each of `arguments`, each in a
-        process of its own; an error of this package is answered, not raised."""
+        process of its own; an error of this package is answered, not raised.
+
+        Raises WorkerDiedError when the server ends in the middle; the next call starts another.
+        """
         jobs = [
             Job(number, function, argument, self.timeout_s)
             for number, argument in enumerate(arguments)
         ]
         answers: dict[int, Any] = {}
         if jobs:
-            channel = self._connected()
-            for job in jobs:
-                channel.send(job)
-            while len(answers) < len(jobs):
-                number, answer = channel.receive()
-                answers[number] = answer
+            try:
+                self._ask(jobs, answers)
+            except WorkerDiedError:
+                self.close()
+                raise
         return [answers[number] for number in range(len(jobs))]
+
+    def _ask(self, jobs: Sequence[Job], answers: dict[int, Any]) -> None:
+        channel = self._connected()
+        for job in jobs:
+            channel.send(job)
+        while len(answers) < len(jobs):
+            number, answer = channel.receive()
+            answers[number] = answer
 
     def _connected(self) -> Channel:
         if self._channel is None:
             require_triton("compiling for GPUs")
             ours, theirs = socket.socketpair()
             paths = os.pathsep.join(path for path in sys.path if path)
-            self._server = subprocess.Popen(
+            server = subprocess.Popen(
                 [sys.executable, "-c", _CODE, str(theirs.fileno()), str(self.workers)],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
@@ -79,15 +93,20 @@ class CompilePool(Closing):
             )
             theirs.close()
             self._channel = Channel(ours)
+            self._end = weakref.finalize(self, _end, server, self._channel)
         return self._channel
 
     def close(self) -> None:
         """End the server and what it runs."""
-        if self._channel is not None:
-            self._channel.close()
-        if self._server is not None:
-            self._server.wait()
-        self._channel = self._server = None
+        if self._end is not None:
+            self._end()
+        self._channel = self._end = None
+
+
+def _end(server: subprocess.Popen[bytes], channel: Channel) -> None:
+    """The server ends when its socket closes."""
+    channel.close()
+    server.wait()
 
 
 def compile_apart(request: CompileRequest) -> Compiled:

@@ -11,7 +11,7 @@ from tirgym.errors import InvalidValueError, MissingExtraError
 from tirgym.kernels_suite.kernel import Kernel
 from tirgym.kernels_suite.triton.source import TritonSource
 
-__all__ = ["SOURCES", "SUITE", "require_triton", "triton_source"]
+__all__ = ["SOURCES", "SUITE", "all_meta_parameters", "require_triton", "triton_source"]
 
 SUITE = "triton-v0"
 
@@ -57,3 +57,18 @@ def triton_source(kernel: Kernel) -> TritonSource:
 def _loaded(place: str) -> TritonSource:
     module, _, attribute = place.partition(":")
     return cast(TritonSource, getattr(import_module(f"{__package__}.{module}"), attribute))
+
+
+@cache
+def all_meta_parameters() -> dict[str, tuple[int, ...]]:
+    """Every meta-parameter of any source → all values that it can have, ascending; block sizes first.
+
+    Raises MissingExtraError without triton.
+    """
+    require_triton("the meta-parameters of Triton kernels")
+    found: dict[str, set[int]] = {}
+    for place in SOURCES.values():
+        for parameter in _loaded(place).parameters:
+            found.setdefault(parameter.name, set()).update(parameter.values)
+    ordered = sorted(found, key=lambda name: (name.islower(), name))
+    return {name: tuple(sorted(found[name])) for name in ordered}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,38 @@ def test_profile_prints_tables_and_json(cli: Cli) -> None:
     record = cli("profile", *KERNEL, "--arch", "sm_90", "--json").json()
     assert record["profile"]["programs"] == 16
     assert record["profile"]["accesses"][0]["tensor"] == "x"
+
+
+SEARCH = ("optimize", "softmax", "--backend", "triton", "--arch", "sm_90", "--shape", "m=64,n=1024")
+
+
+@needs_triton
+def test_optimize_predicts_and_says_that_it_does(cli: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "trace.json"
+    told = cli(*SEARCH, "--agent", "random", "--trials", "2", "--out", out)
+    assert told.code == 0
+    assert "not measured: no device" in told.out
+    assert "semantic_only" in told.err
+    verified = cli("verify", out, "--json")
+    assert verified.code == 1
+    assert verified.json()["verified"]["status"] == "semantic_only"
+    assert verified.json()["same_code"]
+    assert "not passed: semantic_only: right as executed" in verified.err
+    refused = cli("compare", out, out)
+    assert refused.code == 2
+    assert "a backend that measures" in refused.err
+
+
+@needs_triton
+def test_greedy_climbs_by_predictions(cli: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "trace.json"
+    options = ("--agent", "greedy", "--option", "tries=2", "--trials", "2", "--out", out)
+    record = cli(*SEARCH, *options, "--json").json()
+    assert (record["status"], record["speedup"], record["best_us"]) == ("semantic_only", None, None)
+    assert record["predicted_speedup"] >= 1.0
+    assert record["predicted_us"] > 0
+    replayed = cli("replay", out, "--no-measure", "--json").json()
+    assert replayed["transforms"] == record["trace"]
 
 
 def test_without_triton_one_line_says_what_to_install(

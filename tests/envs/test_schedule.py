@@ -332,7 +332,7 @@ def test_after_a_broken_evaluator_or_close_the_next_reset_works(
 ) -> None:
     made: list[FakeEvaluator] = []
 
-    def make(store: Any) -> FakeEvaluator:
+    def make(backend: str, store: Any) -> FakeEvaluator:
         made.append(FakeEvaluator() if made else Dying())
         return made[-1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import gymnasium as gym
@@ -22,15 +23,21 @@ def wrapped(name: str, max_tokens: int = 900, patience: int = 3, **options: Any)
     return TextActions(gym.make(name, **options), max_tokens, patience)
 
 
-@pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
+IDS = sorted(name for name in ENVIRONMENTS if "Triton" not in name or find_spec("triton"))
+
+
+@pytest.mark.parametrize("name", IDS)
 def test_an_episode_of_texts_in_every_environment(name: str) -> None:
     measured: dict[str, Any] = {"reward": "measured", "evaluator": FakeEvaluator()}
-    env = wrapped(name, max_steps=6, **(measured if "Passes" in name else {}))
+    more = {"tirgym/Passes-v0": measured, "tirgym/Triton-v0": {"arch": "sm_90"}}
+    env = wrapped(name, max_steps=6, **more.get(name, {}))
     rng, over = np.random.default_rng(0), False
     observation, info = env.reset(seed=0)
     assert info["refused"] == ""
     while not over:
         legal = env.legal_texts()
+        if "Triton" in name:  # the compiler may refuse others
+            legal = [text for text in legal if text.startswith(("SetMeta", "STOP"))]
         text = legal[int(rng.integers(len(legal)))]
         observation, _, terminated, truncated, info = env.step(f"  {text.upper()} ")
         assert (info["refused"], info["legal"]) == ("", 1)

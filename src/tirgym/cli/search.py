@@ -24,7 +24,7 @@ from tirgym.cli.options import (
 )
 from tirgym.cli.output import note, print_json, print_table, progress_bar, result_console
 from tirgym.cli.records import TIMING_COLUMNS, speedup_text, timing_row
-from tirgym.cli.subject import chosen_target, chosen_workload, require_writable
+from tirgym.cli.subject import at_home, chosen_target, chosen_workload, require_writable
 from tirgym.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def optimize_command(
     )
 
     _require_budget(trials, seconds, seed, patience, branches)
-    workload = chosen_workload(kernel, shape)
+    workload = chosen_workload(at_home(kernel, backend), shape)
     target = chosen_target(backend, arch, threads)
     named, agent = agent is not None, agent or STRONGEST
     if ":" in agent:
@@ -222,7 +222,9 @@ def optimize_command(
     if result.stopped == "interrupted":
         note("interrupted; what was found until then was verified")
         raise typer.Exit(130)
-    if result.status != "passed":
+    if result.predicted_speedup is not None:
+        note(f"{result.status}: {result.message}")
+    elif result.status != "passed":
         note(f"no number: {result.status}: {result.message}")
         raise typer.Exit(1)
 
@@ -287,12 +289,7 @@ def _progress(title: str) -> Iterator[Callable[[Progress], None]]:
 def _report(result: OptimizeResult, out: Path | None, picture: Path | None) -> None:
     """Before/after table, steps, IR diff, and where things were saved."""
     console = result_console()
-    rows = [timing_row("unscheduled", result.baseline, "1.00x")]
-    if result.speedup is not None:
-        speedup = speedup_text(result.speedup, result.speedup_ci)
-        rows.append(timing_row(f"best of {result.trials} trials", result.best, speedup))
-    title = f"{result.workload} on {result.target}"
-    print_table(title, (*TIMING_COLUMNS, ">speedup"), rows)
+    _print_times(result)
     console.print()
     if not result.trace.transforms:
         console.print("no program was faster than the unscheduled one; more --trials may find one")
@@ -306,6 +303,26 @@ def _report(result: OptimizeResult, out: Path | None, picture: Path | None) -> N
     console.print(f"trace    {out or 'not saved (--out trace.json saves it)'}")
     if picture is not None:
         console.print(f"picture  {picture}")
+
+
+def _print_times(result: OptimizeResult) -> None:
+    """What was measured, or what is predicted where nothing is."""
+    title = f"{result.workload} on {result.target}"
+    if result.predicted_us is not None and result.predicted_speedup is not None:
+        start_us = result.predicted_us * result.predicted_speedup
+        best = (f"best of {result.trials} trials", f"{result.predicted_us:.2f}")
+        rows = [
+            ("unscheduled", f"{start_us:.2f}", "1.00x", ""),
+            (*best, f"{result.predicted_speedup:.2f}x", result.status),
+        ]
+        columns = ("not measured: no device", ">predicted µs", ">predicted speedup", "checked")
+        print_table(title, columns, rows)
+        return
+    timed = [timing_row("unscheduled", result.baseline, "1.00x")]
+    if result.speedup is not None:
+        speedup = speedup_text(result.speedup, result.speedup_ci)
+        timed.append(timing_row(f"best of {result.trials} trials", result.best, speedup))
+    print_table(title, (*TIMING_COLUMNS, ">speedup"), timed)
 
 
 def _diff(before: str, after: str) -> Iterator[Text]:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_BACKEND",
     "Subject",
+    "at_home",
     "chosen_target",
     "chosen_workload",
     "evaluate_fully",
@@ -205,7 +206,7 @@ def load_subject(
 
     if not is_trace(text):
         _require_findable(text)
-        workload = chosen_workload(_at_home(text, backend_name), shape)
+        workload = chosen_workload(at_home(text, backend_name), shape)
         target = chosen_target(backend_name, arch, threads)
         return Subject(backend(target.backend).start(workload, target))
     from tirgym.harness.replay import replay
@@ -221,13 +222,11 @@ def load_subject(
     return Subject(replay(trace, target), trace)
 
 
-def _at_home(text: str, backend_name: str | None) -> str:
+def at_home(text: str, backend_name: str | None) -> str:
     """`text` with the suite that `backend_name` compiles, if it is the bare name of a kernel there."""
-    from tirgym.harness.backend import HOME_SUITES
-    from tirgym.kernels_suite.registry import SUITES
+    from tirgym.harness.backend import home_name
 
-    suite = HOME_SUITES.get(backend_name or DEFAULT_BACKEND)
-    return f"{suite}/{text}" if suite and text in SUITES[suite].kernels else text
+    return home_name(text, backend_name or DEFAULT_BACKEND)
 
 
 def _require_findable(text: str) -> None:
@@ -264,13 +263,19 @@ def reshaped(trace: Trace, shape: Sequence[str] | None) -> Trace:
 def target_to_run(
     trace: Trace, backend_name: str | None, arch: str | None, threads: int | None
 ) -> Target:
-    """The target to run `trace` for: what is given, else this machine with the recorded threads.
+    """The target to run `trace` for: what is given, else this machine with the recorded threads; the
+    recorded one where programs are checked and not run.
 
     Says so on stderr when that is not the recorded target, since numbers are then not comparable.
     """
+    from tirgym.harness.evaluator import UNMEASURED
+
     if threads is None:
         threads = trace.target.num_threads
-    target = chosen_target(backend_name or trace.target.backend, arch, threads)
+    name = backend_name or trace.target.backend
+    if arch is None and name in UNMEASURED and name == trace.target.backend:
+        arch = trace.target.arch
+    target = chosen_target(name, arch, threads)
     if target != trace.target:
         note(f"warning: recorded for {trace.target}, run for {target}: numbers do not compare")
     return target
@@ -278,10 +283,11 @@ def target_to_run(
 
 def evaluate_fully(program: Program) -> Evaluation:
     """Judge and time one program in full and anew, in a worker that ends afterwards."""
-    from tirgym.harness.local_evaluator import LocalEvaluator
+    from tirgym.harness.evaluator import make_evaluator
     from tirgym.harness.recheck import evaluate_fresh
 
-    with working("checking and measuring in full"), LocalEvaluator() as evaluator:
+    made = make_evaluator(program.target.backend)
+    with working("checking and measuring in full"), closing(made) as evaluator:
         return evaluate_fresh(evaluator, program)
 
 

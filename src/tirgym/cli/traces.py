@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +19,12 @@ from tirgym.cli.options import (
 from tirgym.cli.output import note, print_json, print_table, result_console, working
 from tirgym.cli.records import evaluation_record, program_record, speedup_text
 from tirgym.cli.subject import evaluate_fully, reshaped, target_to_run
+from tirgym.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from tirgym.harness.evaluation import Comparison, Evaluation
     from tirgym.harness.program import Program
+    from tirgym.harness.static_checks import Finding
     from tirgym.harness.target import Target
     from tirgym.harness.trace import Trace, TraceResult
 
@@ -76,9 +79,7 @@ def verify_command(
     """
     recorded, target, programs = _replayed(trace, backend, arch, threads)
     program = programs[-1]
-    from tirgym.harness.static_checks import static_checks
-
-    findings = list(static_checks(program))
+    findings = _findings(program)
     evaluation = evaluate_fully(program)
     if json:
         print_json(
@@ -118,6 +119,11 @@ def compare_command(
 ) -> None:
     """Time two traces against each other, interleaved: is B faster than A, slower, or neither?"""
     one, two = (_replayed(path, backend, arch, threads)[2][-1] for path in (first, second))
+    from tirgym.harness.evaluator import UNMEASURED
+
+    if one.target.backend in UNMEASURED:
+        accepted = "traces of a backend that measures; this one only checks and predicts"
+        raise InvalidValueError("backend to compare on", one.target.backend, accepted)
     from tirgym.harness.local_evaluator import LocalEvaluator
 
     with working("comparing"), LocalEvaluator() as evaluator:
@@ -187,12 +193,21 @@ def _replayed(
     return trace, target, programs
 
 
+def _findings(program: Program) -> list[Finding]:
+    """What static checks say; they are of TensorIR, and other programs have none."""
+    if program.dialect != "tensorir":
+        return []
+    from tirgym.harness.static_checks import static_checks
+
+    return list(static_checks(program))
+
+
 def _evaluate(program: Program, fresh: bool) -> Evaluation:
     if fresh:
         return evaluate_fully(program)
-    from tirgym.harness.local_evaluator import LocalEvaluator
+    from tirgym.harness.evaluator import make_evaluator
 
-    with working("measuring"), LocalEvaluator() as evaluator:
+    with working("measuring"), closing(make_evaluator(program.target.backend)) as evaluator:
         return evaluator.evaluate(program)
 
 

@@ -6,7 +6,12 @@ import pickle
 
 import pytest
 
-from tirgym.errors import CompileFailedError, InvalidValueError, UnknownNameError
+from tirgym.errors import (
+    CompileFailedError,
+    InvalidValueError,
+    UnknownNameError,
+    WorkerDiedError,
+)
 from tirgym.harness.triton import compiling
 from tirgym.harness.triton.compiling import cache_key, compile_here, compiled_before
 from tirgym.harness.triton.gpus import GPUS, gpu
@@ -98,6 +103,10 @@ def test_a_pool_answers_in_order_and_outlives_crashes_and_hangs() -> None:
         assert "over 0.5 s" in str(late)
         (slept,) = pool.call_many("time:sleep", [0])
         assert slept is None
+        pool._channel.close()  # type: ignore[union-attr]
+        with pytest.raises(WorkerDiedError):
+            pool.call_many("time:sleep", [0])
+        assert pool.call_many("time:sleep", [0]) == [None]
 
 
 def test_the_hot_loop_is_the_one_with_matrix_instructions() -> None:
