@@ -60,6 +60,9 @@ class Backend(Protocol):
 
 BACKENDS: dict[str, str] = {
     "llvm": "tirgym.harness.backends.llvm:LLVMBackend",
+    "cuda": "tirgym.harness.backends.cuda:CUDABackend",
+    "opencl": "tirgym.harness.backends.opencl:OpenCLBackend",
+    "rocm": "tirgym.harness.backends.rocm:ROCmBackend",
     "triton": "tirgym.harness.backends.triton:TritonBackend",
 }
 """Name → "module:Class"; imported only when asked for."""

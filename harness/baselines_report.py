@@ -9,6 +9,7 @@ from tirgym.harness.backend import backend
 from tirgym.harness.calibration import peaks
 from tirgym.harness.default_schedule import default_program
 from tirgym.harness.evaluation import Evaluation, TimingStats
+from tirgym.harness.hardware import runs_on_cpu
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.program import Program
 from tirgym.harness.recheck import evaluate_fresh
@@ -21,6 +22,7 @@ from tirgym.harness.vendor import (
     measure_vendor,
     vendor_libraries,
 )
+from tirgym.harness.worker_device import WORKER_DEVICES
 from tirgym.kernels_suite.kernel import Kernel, Workload
 from tirgym.kernels_suite.registry import LOCAL_SUITE
 
@@ -65,13 +67,20 @@ def measure_baselines(
     announce("default")
     rows.append(_default(start, evaluator))
     libraries = (
-        vendor_libraries(workload.kernel.name) if workload.kernel.suite != LOCAL_SUITE else ()
+        vendor_libraries(workload.kernel.name)
+        if workload.kernel.suite != LOCAL_SUITE and target.backend not in WORKER_DEVICES
+        else ()
     )
     for library in libraries:
         announce(library)
         rows.append(_vendor(measure_vendor(workload, target, library), start))
     if not libraries:
-        rows.append(BaselineRow("vendor", "none", "none", missing_vendor(workload.kernel)))
+        why = (
+            f"the libraries known here run on the CPU, not on backend {target.backend}"
+            if target.backend in WORKER_DEVICES
+            else missing_vendor(workload.kernel)
+        )
+        rows.append(BaselineRow("vendor", "none", "none", why))
     return tuple(rows)
 
 
@@ -119,8 +128,11 @@ def _vendor(result: VendorResult, start: Program) -> BaselineRow:
     )
 
 
-def _rates(stats: TimingStats, start: Program) -> tuple[float, float]:
-    """GFLOP/s and the share of the roofline; both count what the kernel needs, not what was done."""
+def _rates(stats: TimingStats, start: Program) -> tuple[float, float | None]:
+    """GFLOP/s and the share of the roofline, None where the peaks are not known; both count what the
+    kernel needs, not what was done."""
     profile = static_profile(start, assembly=False)
+    if not runs_on_cpu(start.target):
+        return profile.useful_flops / (stats.lower_quartile_us * 1e3), None
     place = roofline(start, profile, stats.lower_quartile_us, peaks(start.target))
     return place.achieved_gflops, place.fraction

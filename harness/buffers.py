@@ -66,6 +66,8 @@ class GuardedBuffer:
         self._raw = np.empty(tensor.nbytes + 2 * GUARD_BYTES + 2 * _PAGE, np.uint8)
         start = GUARD_BYTES + -(self._raw.ctypes.data + GUARD_BYTES) % _PAGE
         start += index * 17 % 32 * ALIGNMENT
+        self.whole = self._raw[start - GUARD_BYTES : start + tensor.nbytes + GUARD_BYTES]
+        """guard, tensor, guard, as bytes"""
         body = self._raw[start : start + tensor.nbytes]
         self.array: Array = body.view(dtype).reshape(tensor.shape)
         """the tensor, writable"""
@@ -85,6 +87,12 @@ class GuardedBuffer:
 
             self._device = tvm.runtime.from_dlpack(self.array)
         return self._device
+
+    def send(self) -> None:
+        """Make what was written here visible to kernels; nothing to do in the host's own memory."""
+
+    def fetch(self) -> None:
+        """Make what kernels wrote visible here; nothing to do in the host's own memory."""
 
     def reset_guards(self) -> None:
         """Write the guard pattern."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from tirgym import settings
 from tirgym.errors import EvaluationError
-from tirgym.harness.hardware import cpu_facts, fingerprint
+from tirgym.harness.hardware import cpu_facts, fingerprint, host_cpu
 from tirgym.harness.target import Target
 from tirgym.harness.whole_file import write_whole
 
@@ -169,8 +169,10 @@ def _read(path: Path) -> Peaks | None:
 def peaks(target: Target) -> Peaks:
     """The measured peaks of `target`, from the data folder or measured now in another process.
 
-    Raises EvaluationError when the measurement fails.
+    Those of a CPU are its own, whichever backend uses it. Raises EvaluationError when the measurement fails.
     """
+    if target.backend != "llvm":
+        target = Target("llvm", host_cpu(), target.num_threads)
     path = _path(target)
     known = _read(path)
     if known is not None:

@@ -13,6 +13,7 @@ from tirgym.harness.counters import HARDWARE, Counters, count, why_unavailable
 from tirgym.harness.own_process import call_apart
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
+from tirgym.harness.worker_device import WORKER_DEVICES
 from tirgym.kernels_suite.kernel import Array, Regime, Tensor
 from tirgym.kernels_suite.problem import make_inputs, tensors
 
@@ -29,6 +30,8 @@ def count_program(
 
     Runs the program: only for what has passed the gate.
     """
+    if program.target.backend in WORKER_DEVICES:
+        return f"backend {program.target.backend} does not run in this process"
     if events is HARDWARE:
         reason = why_unavailable()
         if reason is not None:

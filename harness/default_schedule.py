@@ -1,7 +1,7 @@
 """The `default` baseline: what the compiler would choose by itself, without measuring anything.
 
-TVM has two answers: dlight's CPU rules, for matrix-vector products and chains of reductions, and
-otherwise the first sketch of MetaSchedule's design space. Neither is known to be right for every
+For a CPU TVM has two answers: dlight's CPU rules, for matrix-vector products and chains of reductions, and
+otherwise the first sketch of MetaSchedule's design space. For a GPU it has dlight's rules for GPUs. Neither is known to be right for every
 kernel (RewriteReductionBlock has miscompiled attention), so the result passes the gate like any
 other program before it is a baseline.
 """
@@ -9,13 +9,14 @@ other program before it is a baseline.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tvm
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import Trace
 
+from tirgym.harness.backend import backend
 from tirgym.harness.backends.llvm import tvm_target
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.nest import read_nest
@@ -38,8 +39,10 @@ def default_module(mod: Any, target: Target) -> tuple[Any, str] | None:
 
     None when no rule applies. `mod` has one function "main" and is not changed.
     """
-    for module, rule in (*_dlight(mod, target), *_first_sketch(mod, target)):
-        return module, rule
+    makers = _MAKERS.get(target.backend, (_dlight_device,))
+    for maker in makers:
+        for module, rule in maker(mod, target):
+            return module, rule
     return None
 
 
@@ -73,6 +76,25 @@ def _dlight(mod: Any, target: Target) -> Iterator[tuple[Any, str]]:
                 continue
             func = schedule.mod["main"].with_attr("global_symbol", "main")
             yield tvm.IRModule({"main": func}), f"dlight {type(rule).__name__}"
+            return
+
+
+def _dlight_device(mod: Any, target: Target) -> Iterator[tuple[Any, str]]:
+    """What dlight's rules for GPUs make of `mod`, the first that applies; Fallback nearly always does."""
+    from tvm.s_tir.dlight import gpu
+
+    made_for = backend(target.backend).tvm_target(target)  # type: ignore[attr-defined]
+    rules = (gpu.Matmul, gpu.GEMV, gpu.Reduction, gpu.GeneralReduction, gpu.Fallback)
+    for kind in rules:
+        try:
+            with made_for:
+                schedule = kind().apply(mod["main"], made_for, False)
+        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError):
+            continue
+        if schedule is not None:
+            schedule = schedule[0] if isinstance(schedule, list) else schedule
+            func = schedule.mod["main"].with_attr("global_symbol", "main")
+            yield tvm.IRModule({"main": func}), f"dlight {kind.__name__}"
             return
 
 
@@ -112,6 +134,12 @@ def _sketched(mod: Any, sketch: Any, postprocessors: Any) -> Any | None:
     except (RuntimeError, ValueError, TypeError):
         return None
     return schedule.mod if accepted else None
+
+
+_MAKERS: Mapping[str, tuple[Callable[[Any, Target], Iterator[tuple[Any, str]]], ...]] = {
+    "llvm": (_dlight, _first_sketch),
+}
+"""Where default schedules come from, by backend; devices have dlight's rules for GPUs alone."""
 
 
 def _at_root(trace: Any) -> Any:

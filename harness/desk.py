@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from tirgym.harness.backend import backend
-from tirgym.harness.hardware import compiler_versions, fingerprint, roofline_floor_us
+from tirgym.harness.hardware import fingerprint, roofline_floor_us, runs_on_cpu
 from tirgym.harness.outcome import Anchor
 from tirgym.harness.portable import callables_of, kernel_digest, to_bytes
 from tirgym.harness.store import Context
@@ -45,8 +45,14 @@ def context_of(workload: Workload, target: Target) -> Context:
     uri = workload.uri
     if kernel.suite == LOCAL_SUITE:
         uri = f"{uri}#{kernel_digest(kernel)}{_unscheduled_key(workload, target)}"
-    versions = " ".join(f"{name}={text}" for name, text in compiler_versions().items())
-    return Context(uri, target, versions, fingerprint())
+    return Context(uri, target, _versions(target), fingerprint())
+
+
+@lru_cache(maxsize=64)
+def _versions(target: Target) -> str:
+    """Versions of all that decides the machine code and runs it."""
+    found = backend(target.backend).describe(target)["versions"]
+    return " ".join(f"{name}={text}" for name, text in sorted(found.items()))
 
 
 @lru_cache(maxsize=256)
@@ -56,7 +62,9 @@ def _unscheduled_key(workload: Workload, target: Target) -> str:
 
 
 def roofline_floor(workload: Workload, target: Target) -> float:
-    """µs that no correct run can be below."""
+    """µs that no correct run can be below; 0 for a device whose peaks are not known."""
+    if not runs_on_cpu(target):
+        return 0.0
     return roofline_floor_us(flops_of(workload), bytes_of(workload), target, workload.kernel.dtype)
 
 

@@ -109,6 +109,7 @@ class Examination:
     def _left(self) -> tuple[Status, str, GateReport]:
         """The gate on what the timed loop left."""
         bench, given, report = self.at.bench, self.given, self.found.report
+        bench.fetch()
         failure, worst, identical = check(bench, given)
         status, message = Status.PASSED, ""
         if failure:

@@ -82,6 +82,13 @@ class Bench:
                 buffer.fill(expected.unscheduled)
         for buffer in self.outputs:
             buffer.poison(poison)
+        for buffer in (*self.inputs, *self.outputs):
+            buffer.send()
+
+    def fetch(self) -> None:
+        """Look at what calls outside of `run` left in the device's memory."""
+        for buffer in (*self.inputs, *self.outputs):
+            buffer.fetch()
 
     def run(self, function: Callable[..., Any], given: InputSet, poison: Poison) -> float:
         """One call on poisoned outputs; its seconds."""
@@ -91,6 +98,7 @@ class Bench:
         function(*arguments)
         seconds = time.perf_counter() - start
         self.runs_s += seconds
+        self.fetch()
         return seconds
 
     def damage(self, given: InputSet) -> str:

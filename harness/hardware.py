@@ -16,15 +16,18 @@ import psutil
 from tirgym.harness.target import Target
 
 __all__ = [
+    "POCL",
     "CpuFacts",
     "auto_vector_bits",
     "compiler_versions",
     "cpu_facts",
     "cpu_model",
+    "cpu_of",
     "fingerprint",
     "host_cpu",
     "missing_features",
     "roofline_floor_us",
+    "runs_on_cpu",
     "vector_unit",
 ]
 
@@ -224,10 +227,25 @@ def auto_vector_bits(arch: str) -> int:
     return min(bits, 256) if "prefer-256-bit" in _features(arch) else bits
 
 
+POCL = "pocl-"
+"""How architectures of backend opencl begin that are the CPU; the rest is its LLVM name."""
+
+
+def runs_on_cpu(target: Target) -> bool:
+    """Whether programs of `target` run on this machine's CPU, whose peaks then bound their time."""
+    return target.backend == "llvm" or target.arch.startswith(POCL)
+
+
+def cpu_of(target: Target) -> str:
+    """The mcpu whose facts stand for `target`; for a device of its own the plainest one, so that
+    predictions are defined there too. They know nothing of that device."""
+    return target.arch.removeprefix(POCL) if runs_on_cpu(target) else FALLBACK_CPUS[-1]
+
+
 @lru_cache(maxsize=64)
 def cpu_facts(target: Target) -> CpuFacts:
     """Facts of `target`: vector unit from its mcpu, caches and cores from this machine."""
-    bits, fma, registers = vector_unit(target.arch)
+    bits, fma, registers = vector_unit(cpu_of(target))
     (l1, l2, l3), origin = _caches()
     return CpuFacts(bits, fma, registers, l1, l2, l3, 64, os.cpu_count() or 1, origin)
 

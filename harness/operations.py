@@ -138,6 +138,8 @@ class Operations:
             pair = (estimates[1], estimates[0])
             plan = bench.rules.plans[Level.FULL]
             paired = interleave(calls[1], calls[0], pair, plan, bench.timer)
+        for place in places:
+            place.fetch()
         failure = next((f for p in places if (f := check(p, given)[0])), "")
         status = Status.WRONG_RESULT if failure else Status.PASSED
         outcome = Outcome(status, message=failure, tainted=bench.bench.tainted)

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import tvm
-from tvm import s_tir, tirx
+from tvm import s_tir
 from tvm.s_tir.schedule import _ffi_api as schedule_ffi
 
 from tirgym.errors import InvalidValueError
@@ -22,8 +22,11 @@ from tirgym.harness.program import Program
 from tirgym.harness.static_body import BodyFacts, function_facts, parameters
 from tirgym.harness.static_ops import block_ops
 from tirgym.harness.static_writes import collisions, coverage, outside_reads
+from tirgym.harness.tensorir.completion import completed
+from tirgym.harness.tensorir.device_limits import device_limits
 from tirgym.harness.tensorir.nest import UNROLLED, VECTORIZED, Loop, LoopNest, read_nest
 from tirgym.harness.tensorir.program import TensorIRProgram
+from tirgym.harness.tensorir.rule_threads import axes_of, thread_fault
 from tirgym.kernels_suite.kernel import Workload
 
 __all__ = [
@@ -74,6 +77,14 @@ class Subject:
     nest: LoopNest
     facts: BodyFacts
     origin: Origin
+
+    @cached_property
+    def completed(self) -> TensorIRProgram | None:
+        """The program with every loop bound that is left to completion; None where TVM refuses."""
+        try:
+            return completed(self.program)
+        except (RuntimeError, ValueError, TypeError):
+            return None
 
     @cached_property
     def affine(self) -> list[bool]:
@@ -136,16 +147,21 @@ def well_formed(subject: Subject) -> Iterator[Finding]:
         yield _error("well-formed", "", _telling_line(error))
 
 
-def memory(subject: Subject) -> Iterator[Finding]:
-    """The compiler's verifier: no host access to device memory and the other way round."""
-    target = _compiler_target(subject.program.target.backend, subject.program.target.arch)
-    if not tirx.analysis.verify_memory(subject.mod["main"].with_attr("target", target)):
-        yield _error("memory", "", "the compiler's memory verifier refuses it")
+def threads(subject: Subject) -> Iterator[Finding]:
+    """On backends with thread axes: kernels, blocks and threads are sound once all is bound.
 
-
-@lru_cache(maxsize=16)
-def _compiler_target(backend: str, arch: str) -> Any:
-    return tvm.target.Target({"kind": backend, "mcpu" if backend == "llvm" else "arch": arch})
+    That the host touches no memory of the device is verified by TVM itself as it lowers them.
+    """
+    limits = device_limits(subject.program.target)
+    if limits is None:
+        return
+    if subject.completed is None:
+        yield _error("threads", "", "the loops that are left cannot be bound to threads")
+        return
+    facts = subject.completed.facts
+    fault = thread_fault(facts, limits, axes_of(facts))
+    if fault is not None:
+        yield _error("threads", fault.where, fault.message)
 
 
 def bounds(subject: Subject) -> Iterator[Finding]:
@@ -286,12 +302,12 @@ Rule = Callable[[Subject], Iterator[Finding]]
 RULES: tuple[Rule, ...] = (
     well_formed,
     signature,
-    memory,
     bounds,
     writes,
     races,
     dtypes,
     foreign,
+    threads,
     size,
 )
 """In order; all are asked."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tirgym.errors import InvalidValueError
-from tirgym.harness.hardware import auto_vector_bits, vector_unit
+from tirgym.harness.hardware import auto_vector_bits, cpu_of, vector_unit
 from tirgym.harness.program import Program
 from tirgym.harness.static_block_cost import BlockCost, around_blocks, block_cost
 from tirgym.harness.static_footprint import (
@@ -86,10 +86,11 @@ def machine_model(target: Target) -> MachineModel:
 
     Nothing is asked of this machine, so that a prediction is the same on every machine.
     """
-    bits, _, registers = vector_unit(target.arch)
+    cpu = cpu_of(target)
+    bits, _, registers = vector_unit(cpu)
     core = CoreModel(
         vector_bytes=bits // 8,
-        auto_vector_bytes=auto_vector_bits(target.arch) // 8,
+        auto_vector_bytes=auto_vector_bits(cpu) // 8,
         registers=registers,
     )
     return MachineModel(core)

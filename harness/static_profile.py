@@ -163,7 +163,8 @@ def static_profile(
     mix = None
     if assembly:
         compiler = backend(program.target.backend)
-        mix = instruction_mix(compiler.ir_level(program, "asm"))
+        if "asm" in compiler.levels:
+            mix = instruction_mix(compiler.ir_level(program, "asm"))
     return StaticProfile(
         flops=counts.flops,
         useful_flops=useful,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from dataclasses import replace
 
+from tirgym.errors import InvalidValueError
 from tirgym.harness.backend import backend
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
@@ -21,6 +22,9 @@ def witnesses_of(program: Program) -> tuple[tuple[str, str, Target], ...]:
 
     from tirgym.harness.tensorir.serial import serial_module
 
+    if program.target.backend != "llvm":
+        accepted = "a program of backend llvm; for thread-bound ones see tirgym.harness.semantic"
+        raise InvalidValueError("program to witness", str(program.target), accepted)
     text = backend(program.target.backend).module_json(program)
     target = program.target
     found = [(f"generic ({GENERIC_ARCH})", text, replace(target, arch=GENERIC_ARCH))]

@@ -13,14 +13,15 @@ import numpy as np
 
 from tirgym.errors import EvaluationError
 from tirgym.harness.backend import Build, backend
-from tirgym.harness.buffers import GuardedBuffer, Poison
+from tirgym.harness.buffers import Poison
 from tirgym.harness.evaluation import Level
 from tirgym.harness.gate import Bench, GateOutcome, InputSet, run_gate
 from tirgym.harness.judge import Expected, Verdict, judge, judge_with
 from tirgym.harness.outcome import Anchor, Outcome
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
-from tirgym.harness.timing import Call, Timer, TimingPlan, default_timer
+from tirgym.harness.timing import Call, Timer, TimingPlan
+from tirgym.harness.worker_device import worker_device
 from tirgym.kernels_suite.kernel import Regime, Workload
 from tirgym.kernels_suite.problem import make_inputs, reference_of, scale_of, tensors, terms_of
 
@@ -70,15 +71,16 @@ class Workbench:
 
     def __init__(self, workload: Workload, naive_json: str, target: Target, rules: Rules) -> None:
         self.workload, self.target, self.rules = workload, target, rules
-        self.timer = rules.timer or default_timer(target.num_threads)
+        device = worker_device(target)
+        self.timer = rules.timer or device.timer()
         ins, outs = tensors(workload)
         count = len(ins)
-        inputs = [GuardedBuffer(t, i) for i, t in enumerate(ins)]
+        inputs = [device.buffer(t, i) for i, t in enumerate(ins)]
         kernel = workload.kernel
         self.bench, self.baseline = (
             Bench(
                 inputs,
-                [GuardedBuffer(t, count + i) for i, t in enumerate(outs)],
+                [device.buffer(t, count + i) for i, t in enumerate(outs)],
                 kernel.compare,
                 rules.bitwise,
             )

@@ -207,12 +207,14 @@ _LOCAL: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def begin(name: str, num_threads: int = 1, arch: str = ARCH, /, **shape: int) -> TensorIRProgram:
+def begin(
+    name: str, num_threads: int = 1, arch: str = ARCH, backend: str = "llvm", /, **shape: int
+) -> TensorIRProgram:
     """The unscheduled program of a kernel of this module, or of the suite at `shape`.
 
     Dimensions of suite kernels that are not given are those of the tiny shape.
     """
-    target = Target("llvm", arch, num_threads)
+    target = Target(backend, arch, num_threads)
     if name in _LOCAL:
         workload = Workload.of(Kernel(name, "test", _LOCAL[name], None, ({"n": 1},)))
     else:

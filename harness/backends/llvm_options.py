@@ -31,6 +31,8 @@ __all__ = [
     "options_text",
     "parse_options",
     "pipeline_names",
+    "register_pipeline",
+    "stock_pass",
 ]
 
 ANNOTATION = "tirgym.options"
@@ -245,7 +247,8 @@ def pipeline_names(options: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(name for _, name, _ in _steps(options))
 
 
-def _pass(step: Step) -> Any:
+def stock_pass(step: Step) -> Any:
+    """The pass that a step names."""
     group, name, arguments = step
     return getattr(import_module(f"tvm.{group}.transform"), name)(*arguments)
 
@@ -308,10 +311,14 @@ def _pipeline(steps: Sequence[Step]) -> str:
     if tuple(steps) == STOCK:
         return "default"
     name = f"tirgym:{' '.join(f'{name}{arguments}' for _, name, arguments in steps)}"
-    _, finalize_host, finalize_device = tvm.tirx.get_tir_pipeline("default")
-    made = tvm.transform.Sequential([_pass(step) for step in steps])
-    tir_pipeline.PIPELINE_MAP[name] = lambda: (made, finalize_host, finalize_device)
+    register_pipeline(name, tvm.transform.Sequential([stock_pass(step) for step in steps]))
     return name
+
+
+def register_pipeline(name: str, passes: Any) -> None:
+    """Let TVM know a pipeline; what comes after it for host and device is as in its own."""
+    _, finalize_host, finalize_device = tvm.tirx.get_tir_pipeline("default")
+    tir_pipeline.PIPELINE_MAP[name] = lambda: (passes, finalize_host, finalize_device)
 
 
 def compiler_for(mod: Any, target: Target) -> Compiler:

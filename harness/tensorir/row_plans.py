@@ -19,6 +19,7 @@ from tirgym.harness.tensorir import rule_limits as limits
 from tirgym.harness.tensorir.facts import Facts
 from tirgym.harness.tensorir.loop_facts import PartFacts, bits
 from tirgym.harness.tensorir.rule_storage import crowded_padding, meaningful, parameters
+from tirgym.harness.tensorir.rule_threads import strange_lanes
 from tirgym.harness.tensorir.rules import Refusal, rules_for
 from tirgym.harness.tensorir.shortcuts import (
     MOVERS,
@@ -60,10 +61,11 @@ NEST_KINDS: Mapping[str, Callable[[Facts], int] | None] = {
 """Kinds whose rules and shortcut look at one part of the nest alone, with the nodes that the rest of
 the program forbids. Caps on the size of the program are asked besides."""
 
-CONTENT_KINDS = frozenset({"SetScope", "StorageAlign", "TransformLayout", "StorePrecision"})
+CONTENT_KINDS = frozenset({"StorageAlign", "TransformLayout", "StorePrecision"})
 """Kinds whose rules and shortcut look at what blocks hold, read and write alone, not at loops."""
 
-_CAPS = (limits.too_many_loops, limits.too_many_blocks)
+_CAPS = (limits.too_many_loops, limits.too_many_blocks, strange_lanes)
+"""Rules that look at the whole program or its target; the rest of a row is decided by part."""
 _ELSEWHERE = (limits.missing, parameters)
 """Rules that rows answer by being there."""
 

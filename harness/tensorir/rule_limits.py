@@ -176,11 +176,6 @@ def rfactor_bytes(facts: LoopFacts, t: Any, asked: int) -> int:
     return refused
 
 
-def thread_binding(facts: Facts, t: Any, asked: int) -> int:
-    """A backend without thread axes."""
-    return EVERYTHING if facts.target.backend == "llvm" else 0
-
-
 def second_pragma(facts: LoopFacts, t: Any, asked: int) -> int:
     """A loop inside another one, or around a pragma."""
     refused = facts.nested | facts.around(facts.annotated)

@@ -44,7 +44,7 @@ MAX_PRAGMA_STEP = 512
 
 _ACCEPTED: dict[str, Callable[[Any], bool]] = {
     "UnrollPragma": lambda t: 1 <= t.max_step <= MAX_PRAGMA_STEP,
-    "SetScope": lambda t: t.scope in ("global", "local"),
+    "SetScope": lambda t: t.scope in ("global", "local", "shared"),
     "StorageAlign": lambda t: 1 <= t.factor <= 1024 and 0 <= t.offset < t.factor,
     "TransformLayout": lambda t: t.axis >= 0 and t.factor >= 1,
     "PadEinsum": lambda t: 2 <= t.factor <= 64,

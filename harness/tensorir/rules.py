@@ -42,6 +42,7 @@ from tirgym.harness.tensorir import rule_loops as loops
 from tirgym.harness.tensorir import rule_moves as moves
 from tirgym.harness.tensorir import rule_regions as regions
 from tirgym.harness.tensorir import rule_storage as storage
+from tirgym.harness.tensorir import rule_threads as threads
 from tirgym.harness.tensorir.facts import Facts
 from tirgym.harness.transforms.base import Transform
 
@@ -95,7 +96,7 @@ RULES: tuple[Rule, ...] = (
         by_row=True,
         by_content=True,
     ),
-    Rule("no thread binding", "this backend has no thread axes", ("Bind",), limits.thread_binding),
+    Rule("no thread binding", "this backend has no thread axes", ("Bind",), threads.no_thread_axes),
     Rule(
         "parameters",
         "a parameter has no meaning, whatever the program",
@@ -137,7 +138,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "vectorized is frozen",
         "a vectorized or thread-bound loop is not changed any more",
-        (*STRUCTURAL, *MARKS, "Tensorize"),
+        (*STRUCTURAL, *MARKS, "Bind", "Tensorize"),
         limits.frozen,
     ),
     Rule(
@@ -149,10 +150,31 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "annotated is frozen",
         "the loop, or the one inside it, carries a pragma",
-        ("Split", "Fuse", "UnrollPragma"),
+        ("Split", "Fuse", "UnrollPragma", "Bind"),
         limits.annotated,
     ),
-    Rule("serial", "the loop is not serial", (*MARKS, "RFactor"), limits.marked),
+    Rule("serial", "the loop is not serial", (*MARKS, "Bind", "RFactor"), limits.marked),
+    Rule(
+        "blocks, then threads",
+        "the outermost loop is not bound first, blocks lie inside, or the axis is taken",
+        ("Bind",),
+        threads.wrong_threads,
+        by_row=True,
+    ),
+    Rule(
+        "device limits",
+        "the device has not as many threads, or the kernel has another number of them on this axis",
+        ("Bind",),
+        threads.beyond_device,
+        by_row=True,
+    ),
+    Rule(
+        "threads apart",
+        "threads would add to the same element, or read what another thread wrote without a barrier",
+        ("Bind",),
+        threads.unsound_threads,
+        by_row=True,
+    ),
     Rule(
         "one pragma",
         "the loop lies inside another loop, or around one with a pragma",
@@ -178,6 +200,12 @@ RULES: tuple[Rule, ...] = (
         f"the extent is not within 2 to {limits.MAX_VECTOR}",
         ("Vectorize",),
         limits.vector_extent,
+    ),
+    Rule(
+        "vector types",
+        "the device has no vectors of that many elements",
+        ("Vectorize",),
+        threads.strange_lanes,
     ),
     Rule(
         "vector lanes",
@@ -278,6 +306,13 @@ RULES: tuple[Rule, ...] = (
         by_row=True,
     ),
     Rule(
+        "sums shared out",
+        "a reduction would be computed in full by every thread, on the same elements",
+        MOVES,
+        threads.unsound_moves,
+        by_row=True,
+    ),
+    Rule(
         "needs a producer",
         "no other block produces what this block reads",
         ("ReverseComputeAt",),
@@ -373,6 +408,20 @@ RULES: tuple[Rule, ...] = (
         "the buffer has that scope already",
         ("SetScope",),
         storage.same_scope,
+        by_row=True,
+    ),
+    Rule(
+        "memory exists",
+        "the target has no such memory",
+        ("SetScope",),
+        threads.foreign_scope,
+        by_row=True,
+    ),
+    Rule(
+        "memory of one",
+        "another kernel, block or thread uses the buffer",
+        ("SetScope",),
+        threads.scattered_scope,
         by_row=True,
     ),
     Rule(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.transforms.base import SlotLimits, Transform, parse_call
@@ -71,6 +71,29 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
 )
 
+_DEVICE_VOCABULARY = (
+    "Split",
+    "Reorder",
+    "Fuse",
+    "Bind",
+    "Vectorize",
+    "Unroll",
+    "DecomposeReduction",
+    "RFactor",
+    "CacheRead",
+    "CacheWrite",
+    "ComputeInline",
+    "ReverseComputeInline",
+    "ComputeAt",
+    "ReverseComputeAt",
+    "SetScope",
+    "UnrollPragma",
+    "StorageAlign",
+    "TransformLayout",
+    "PadEinsum",
+)
+"""Of backends with thread axes. `Parallel` and `Tensorize` are the CPU's."""
+
 VOCABULARIES: Mapping[str, tuple[str, ...]] = {
     "llvm": (
         "Split",
@@ -103,12 +126,21 @@ VOCABULARIES: Mapping[str, tuple[str, ...]] = {
         "InsertPass",
         "SetPassArgument",
     ),
+    "cuda": _DEVICE_VOCABULARY,
+    "opencl": _DEVICE_VOCABULARY,
+    "rocm": _DEVICE_VOCABULARY,
 }
 """Names of the transforms in the default action table, in order, by backend."""
 
+SLOTS: Mapping[str, Mapping[str, Any]] = {
+    "cuda": {"scopes": ("local", "shared")},
+    "opencl": {"scopes": ("local", "shared")},
+    "rocm": {"scopes": ("local", "shared")},
+}
+"""Fields of `SlotLimits` that differ from the defaults, by backend."""
+
 OPT_IN: Mapping[str, str] = {
     "PadAxis": "answers of decision points use it; PadEinsum is the action",
-    "Bind": "binds loops to GPU threads, which no backend with a vocabulary has",
     "Configure": "sets options of the compiler, which tirgym/Passes-v0 plays",
     "StorePrecision": "rounds intermediates, so it changes results: "
     "default_vocabulary(extra=['StorePrecision'])",
@@ -182,4 +214,5 @@ def default_vocabulary(
         raise UnknownNameError("backend with a vocabulary", backend, sorted(VOCABULARIES))
     names = (*VOCABULARIES[backend], *extra)
     _lazy_table((name, "") for name in names)
+    limits = limits or SlotLimits(**SLOTS.get(backend, {}))
     return Vocabulary([load_transform(name) for name in names], limits)

@@ -38,6 +38,8 @@ class SlotLimits:
     """read regions of a block that can be cached"""
     factors: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
     """tile sizes"""
+    scopes: tuple[str, ...] = ("local",)
+    """memory that intermediate buffers may be put in"""
 
 
 class Transform(ABC):

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Bind"]
 
-THREADS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "vthread")
-"""Thread axes that the action table offers."""
+THREADS = tuple(f"{kind}Idx.{axis}" for kind in ("block", "thread") for axis in "xyz")
+"""Thread axes that the action table offers. TVM's virtual threads, which it calls legacy, are not among
+them: a serial loop inside the bound ones says the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,9 @@ class Bind(ScheduleTransform):
         for i in range(128):               for i in T.thread_binding(128, "threadIdx.x"):
             B[i] = A[i]             →          B[i] = A[i]
 
-    Refused on backends without thread axes; no default vocabulary offers it there.
+    Refused on backends without thread axes, when the outermost loop of the nest is not bound first, when
+    blocks would lie inside of threads or serial loops, beyond the limits of the device, and when
+    threads would add to the same element or read what another one wrote to anything but shared memory.
     """
 
     loop: int

@@ -26,7 +26,8 @@ class SetScope(ScheduleTransform):
         for i in range(16):                    →       for i in range(16):
             B[i] = A[i]                                    B[i] = A[i]
 
-    Refused on outputs, and when the buffer has that scope already.
+    Refused on outputs, when the buffer has that scope already or the target has no such memory, and on
+    GPUs when another kernel, block or thread uses the buffer than the one whose memory it would lie in.
     """
 
     block: int
@@ -34,9 +35,10 @@ class SetScope(ScheduleTransform):
 
     @classmethod
     def slots(cls, limits: SlotLimits) -> Iterator[SetScope]:
-        """Every block with scope "local"."""
+        """Every block with every scope of the table: "local", on GPUs "shared" too."""
         for block in range(limits.max_blocks):
-            yield cls(block, "local")
+            for scope in limits.scopes:
+                yield cls(block, scope)
 
     def apply_to(self, schedule: Schedule, at: Handles) -> None:
         """Mutate `schedule`."""

@@ -159,8 +159,15 @@ def test_messages_name_the_place_and_the_indices() -> None:
     assert "buffer A dimension 1" in str(found[0])
 
 
-def test_memory_rule_finds_host_access_to_device_memory() -> None:
-    assert errors(HALVE, backend="cuda") == {"memory"}
+def test_what_is_not_bound_yet_is_no_error() -> None:
+    assert errors(HALVE, backend="cuda") == set()
+
+
+def test_threads_rule_finds_threads_that_add_to_one_element() -> None:
+    bound = [("range(16)", 'T.thread_binding(16, "blockIdx.x")')]
+    assert errors(MATMUL, *bound, backend="cuda") == set()
+    bound.append(("range(8)", 'T.thread_binding(8, "threadIdx.x")'))
+    assert errors(MATMUL, *bound, backend="cuda") == {"threads"}
 
 
 def test_every_rule_is_tested() -> None:
@@ -168,12 +175,12 @@ def test_every_rule_is_tested() -> None:
     assert names == {
         "well-formed",
         "signature",
-        "memory",
         "bounds",
         "writes",
         "races",
         "dtypes",
         "foreign",
+        "threads",
         "size",
     }
 

@@ -70,7 +70,7 @@ def _cells(row: BaselineRow) -> list[str]:
         row.name,
         row.stats,
         f"{row.gflops:.1f}",
-        f"{row.roofline_fraction:.1%}",
+        "" if row.roofline_fraction is None else f"{row.roofline_fraction:.1%}",
         speedup_text(row.speedup, row.speedup_ci),
         row.what,
     )

@@ -22,6 +22,7 @@ __all__ = ["Finding", "doctor_command", "examine"]
 
 EXTRAS = {
     "llm": ("openai",),
+    "opencl": ("pyopencl",),
     "plot": ("matplotlib",),
     "rl": (
         "safetensors",

@@ -63,7 +63,7 @@ ArchOption = Annotated[
     str | None,
     typer.Option(
         "--arch",
-        help="Architecture: an LLVM mcpu name; sm_90, gfx942, … with --backend triton.",
+        help="Architecture: an LLVM mcpu name; sm_90, gfx942, … with cuda, rocm and triton; a device with opencl.",
         show_default="this machine's",
     ),
 ]

@@ -65,10 +65,11 @@ def profile_command(
     found: Counters | str = "not run"
     if run:
         from tirgym.harness.calibration import peaks
+        from tirgym.harness.hardware import runs_on_cpu
 
         with working("checking and measuring") as say:
             evaluation = _evaluate(program)
-            if evaluation.measurement is not None:
+            if evaluation.measurement is not None and runs_on_cpu(target):
                 say("measuring the peaks of this machine")
                 time_us = evaluation.measurement.latency_us
                 place = roofline(program, profile, time_us, peaks(target))

@@ -46,6 +46,9 @@ _LEXERS = {
     "llir": "llvm",
     "asm": "gas",
     "ptx": "ptx",
+    "opencl": "c",
+    "cuda": "cuda",
+    "amdgcn": "gas",
 }
 
 
@@ -55,8 +58,9 @@ def show_command(
         str | None,
         typer.Option(
             "--level",
-            help="IR level: tir, lowered, llvm, asm, passes; with --backend triton: python, ttir, "
-            "ttgir, llir, ptx, sass, amdgcn.",
+            help="IR level: tir, lowered, llvm, asm, passes; with --backend opencl: tir, lowered, "
+            "opencl; cuda: tir, lowered, cuda, ptx, sass; rocm: tir, lowered, llvm, amdgcn; triton: python, "
+            "ttir, ttgir, llir, ptx, sass, amdgcn.",
             show_default="the highest",
         ),
     ] = None,

@@ -27,8 +27,15 @@ class Case(NamedTuple):
     num_threads: int = 1
     shape: tuple[tuple[str, int], ...] = ()
     arch: str = "cascadelake"
+    backend: str = "llvm"
 
 
+def on_gpu(kernel: str, before: str, step: str, hole: bool = True, **shape: int) -> Case:
+    """A case on a backend with thread axes."""
+    return Case(kernel, before, step, hole, 1, tuple(shape.items()), "sm_90", "cuda")
+
+
+BLOCKS = "Bind(loop=0, thread='blockIdx.x')"
 SOFTMAX = (("m", 8), ("n", 16))
 CASES: dict[str, list[Case]] = {
     "exists": [
@@ -39,9 +46,42 @@ CASES: dict[str, list[Case]] = {
     ],
     "read exists": [Case("chain", "", "CacheRead(block=0, read=1)")],
     "no thread binding": [Case("chain", "", "Bind(loop=0, thread='threadIdx.x')", hole=True)],
+    "blocks, then threads": [
+        on_gpu("chain", "", "Bind(loop=1, thread='threadIdx.x')"),
+        on_gpu("chain", BLOCKS, "Bind(loop=1, thread='blockIdx.x')"),
+        on_gpu("chain", "Bind(loop=0, thread='threadIdx.x')", "Bind(loop=1, thread='blockIdx.x')"),
+    ],
+    "device limits": [
+        on_gpu("add", BLOCKS, "Bind(loop=1, thread='threadIdx.x')", m=4, n=2048),
+        on_gpu("add", BLOCKS, "Bind(loop=1, thread='threadIdx.z')", m=4, n=128),
+    ],
+    "threads apart": [
+        on_gpu("row_max", BLOCKS, "Bind(loop=1, thread='threadIdx.x')", m=8, n=24),
+        # every thread would add all terms to the same element of shared memory
+        on_gpu(
+            "row_max",
+            "CacheWrite(block=0); Split(loop=2, factor=4); ComputeAt(block=0, loop=2); "
+            f"SetScope(block=0, scope='shared'); {BLOCKS}",
+            "Bind(loop=3, thread='threadIdx.x')",
+            m=8,
+            n=24,
+        ),
+    ],
+    "vector types": [on_gpu("add", "", "Vectorize(loop=1)", m=4, n=8)],
+    "memory exists": [Case("chain", "", "SetScope(block=0, scope='shared')", hole=True)],
+    "memory of one": [on_gpu("chain", "", "SetScope(block=0, scope='shared')")],
+    "sums shared out": [
+        on_gpu(
+            "row_max",
+            f"CacheRead(block=0, read=0); {BLOCKS}; Bind(loop=1, thread='threadIdx.x')",
+            "ReverseComputeAt(block=1, loop=0)",
+            m=8,
+            n=24,
+        )
+    ],
     "parameters": [
         Case("chain", "", "UnrollPragma(loop=0, max_step=100000)", hole=True),
-        Case("chain", "", "SetScope(block=0, scope='shared')", hole=True),
+        Case("chain", "", "SetScope(block=0, scope='wmma.accumulator')", hole=True),
         Case("chain", "", "StorageAlign(block=0, factor=16, offset=16)"),
         Case("chain", "", "TransformLayout(block=0, axis=0, factor=0)"),
         Case("matmul", "", "PadEinsum(block=0, factor=1)"),
@@ -304,7 +344,7 @@ ALL = [(rule, case) for rule, cases in CASES.items() for case in cases]
 
 
 def _program(case: Case) -> TensorIRProgram:
-    start = begin(case.kernel, case.num_threads, case.arch, **dict(case.shape))
+    start = begin(case.kernel, case.num_threads, case.arch, case.backend, **dict(case.shape))
     return apply_all(start, case.before)
 
 

@@ -125,6 +125,13 @@ def test_the_action_table_depends_on_backend_names_and_limits_alone() -> None:
     assert one.digest == same.digest
     assert 1000 < len(one) < 3000
     assert not any(t.name in ("Bind", "StorePrecision") for t in one)
+    device = default_vocabulary("opencl")
+    assert device.digest == default_vocabulary("cuda").digest != one.digest
+    assert {str(t) for t in device} >= {
+        "Bind(loop=0, thread='blockIdx.x')",
+        "SetScope(block=0, scope='shared')",
+    }
+    assert not any(t.name in ("Parallel", "Tensorize") for t in device)
     small = default_vocabulary(limits=SlotLimits(max_loops=4, max_blocks=2, factors=(2,)))
     assert len(small) < len(one)
     assert small.digest != one.digest

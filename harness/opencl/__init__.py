@@ -1,0 +1,1 @@
+"""OpenCL devices through pyopencl: facts, memory with guard zones, launches, the clock of events."""
