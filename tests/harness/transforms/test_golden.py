@@ -103,7 +103,9 @@ def _text(name: str) -> str:
 
 
 def test_every_transform_has_a_case() -> None:
-    assert set(CASES) == set(TRANSFORMS)
+    """Those of Triton programs have theirs in tests/harness/triton."""
+    of_schedules = {name for name, made in TRANSFORMS.items() if made.dialect == "tensorir"}
+    assert set(CASES) == of_schedules
 
 
 @pytest.mark.parametrize("name", CASES)
