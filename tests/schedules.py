@@ -10,10 +10,11 @@ from tvm import te, tirx
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.transforms import parse_transform
+from tirgym.harness.transforms.base import ScheduleTransform
 from tirgym.kernels_suite.kernel import Kernel, Workload
 from tirgym.kernels_suite.registry import load_kernel
 
-__all__ = ["ARCH", "apply_all", "begin"]
+__all__ = ["ARCH", "apply_all", "begin", "schedule_step"]
 
 ARCH = "cascadelake"
 """Has the byte dot product; IR does not depend on the machine that runs the tests."""
@@ -228,3 +229,10 @@ def apply_all(program: TensorIRProgram, steps: str) -> TensorIRProgram:
     for step in filter(None, (s.strip() for s in steps.split(";"))):
         program = program.apply(parse_transform(step))
     return program
+
+
+def schedule_step(text: str) -> ScheduleTransform:
+    """The transform of TensorIR that `text` is."""
+    made = parse_transform(text)
+    assert isinstance(made, ScheduleTransform)
+    return made

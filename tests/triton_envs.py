@@ -53,7 +53,7 @@ def started(kernel: str = SOFTMAX, arch: str = "sm_90") -> TritonProgram:
 class FaultyPool(CompilePool):
     """What it compiles of edited pipelines goes through `fault`; stock ones are as they are."""
 
-    def __init__(self, fault: Callable[[CompilePool, Compiled], Compiled]) -> None:
+    def __init__(self, fault: Callable[[CompilePool, Any], Any]) -> None:
         super().__init__(1)
         self.fault = fault
 
@@ -67,7 +67,7 @@ class FaultyPool(CompilePool):
 
 
 @contextmanager
-def faulty(fault: Callable[[CompilePool, Compiled], Any]) -> Iterator[TritonEnv]:
+def faulty(fault: Callable[[CompilePool, Any], Any]) -> Iterator[TritonEnv]:
     """An environment after its reset, whose compiler is at fault in edited pipelines.
 
     Verdicts on disk are by pipeline: every fault is met under an edit of its own.

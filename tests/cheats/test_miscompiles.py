@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from schedules import schedule_step
 
 from tirgym.errors import InvalidValueError
 from tirgym.harness.backend import backend
@@ -58,7 +59,7 @@ def without_rules(start: TensorIRProgram, texts: list[str]) -> TensorIRProgram:
     program = start
     for text in texts:
         schedule = program.schedule
-        parse_transform(text).apply_to(schedule, Handles(schedule, program.nest))
+        schedule_step(text).apply_to(schedule, Handles(schedule, program.nest))
         program = TensorIRProgram(start.workload, start.target, (), new_schedule(schedule.mod))
     return program
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from brute_force import Tally, tally
-from schedules import apply_all, begin
+from schedules import apply_all, begin, schedule_step
 
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.account import ACCOUNTANTS, account, amount
@@ -23,7 +23,6 @@ from tirgym.harness.static_profile import static_profile
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.handles import Handles
 from tirgym.harness.tensorir.program import TensorIRProgram
-from tirgym.harness.transforms import parse_transform
 from tirgym.kernels_suite.problem import flops_of
 
 Values = dict[str, float]
@@ -62,7 +61,7 @@ def pair(name: str) -> tuple[TensorIRProgram, TensorIRProgram]:
     """The programs before and after the transform of a golden case."""
     case = GOLDEN.CASES[name]
     before = apply_all(begin(case.kernel, case.num_threads, **case.shape), case.before)
-    step = parse_transform(case.step)
+    step = schedule_step(case.step)
     if name != "Bind":
         return before, before.apply(step)
     schedule = before.schedule  # no rule lets a CPU program bind

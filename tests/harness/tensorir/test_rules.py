@@ -6,7 +6,7 @@ import pickle
 from typing import NamedTuple
 
 import pytest
-from schedules import apply_all, begin
+from schedules import apply_all, begin, schedule_step
 
 from tirgym.errors import IllegalTransformError
 from tirgym.harness.tensorir import rule_moves
@@ -351,7 +351,7 @@ def _program(case: Case) -> TensorIRProgram:
 def _compiler_accepts(program: TensorIRProgram, step: str) -> bool:
     schedule = program.schedule
     try:
-        parse_transform(step).apply_to(schedule, Handles(schedule, program.nest))
+        schedule_step(step).apply_to(schedule, Handles(schedule, program.nest))
     except (RuntimeError, ValueError, TypeError, IndexError, KeyError):
         return False
     return True
