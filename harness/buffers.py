@@ -71,6 +71,8 @@ class GuardedBuffer:
         body = self._raw[start : start + tensor.nbytes]
         self.array: Array = body.view(dtype).reshape(tensor.shape)
         """the tensor, writable"""
+        self.guarded = self._raw[start - GUARD_BYTES : start + tensor.nbytes + GUARD_BYTES]
+        """guard, tensor, guard as bytes, for a copy in other memory"""
         # The guard after the tensor begins with the first byte after it, aligned or not.
         self._guards = (
             self._raw[start - GUARD_BYTES : start],

@@ -126,6 +126,9 @@ class Kernel:
     values: Mapping[str, Values] = field(default_factory=dict)
     """Ranges of single parameters, by name; the others have the defaults of `Values`."""
     scale: Callable[..., Array | tuple[Array, ...]] | None = None
+    parameters: Callable[[Shape], tuple[Tensor, ...]] | None = None
+    """Inputs, then outputs; derived from the unscheduled IR when absent. Stated, the kernel can be
+    checked on machines without TVM."""
     terms: Callable[[Shape], int] | None = None
     """Longest chain of roundings behind one output element (K of the tolerance); derived from the
     unscheduled IR when absent."""

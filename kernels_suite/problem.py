@@ -68,18 +68,24 @@ def tensors(workload: Workload) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 
     Raises InvalidValueError unless there is at least one input besides the kernel's outputs.
     """
-    func, kernel = build_of(workload), workload.kernel
-    found = []
-    for buffer in func.params:
-        shape = tuple(int(extent) for extent in buffer.shape)
-        found.append(Tensor(buffer.name, shape, str(buffer.dtype)))
+    kernel = workload.kernel
+    stated = kernel.parameters
+    found = _built_tensors(workload) if stated is None else stated(workload.shape)
     split = len(found) - kernel.num_outputs
     if kernel.num_outputs < 1 or split < 1:
         accepted = f"1 to {len(found) - 1}, since the program has {len(found)} parameters"
         raise InvalidValueError(
             f"num_outputs of kernel {kernel.name}", kernel.num_outputs, accepted
         )
-    return tuple(found[:split]), tuple(found[split:])
+    return found[:split], found[split:]
+
+
+def _built_tensors(workload: Workload) -> tuple[Tensor, ...]:
+    """Parameters of the unscheduled program."""
+    return tuple(
+        Tensor(buffer.name, tuple(int(extent) for extent in buffer.shape), str(buffer.dtype))
+        for buffer in build_of(workload).params
+    )
 
 
 def make_inputs(workload: Workload, rng: np.random.Generator, regime: Regime) -> tuple[Array, ...]:

@@ -11,6 +11,7 @@ from tirgym.kernels_suite.families import attention as float32_attention
 from tirgym.kernels_suite.families import matmul as float32_matmul
 from tirgym.kernels_suite.families import mlp as float32_mlp
 from tirgym.kernels_suite.kernel import Kernel, Shape, Values
+from tirgym.kernels_suite.parameters import of_dims
 from tirgym.kernels_suite.scales import of_absolute
 from tirgym.kernels_suite.sizes import inverse_root
 
@@ -73,6 +74,8 @@ MATMUL = Kernel(
     train=TRAIN,
     holdout=HOLDOUT,
     tiny=TINY,
+    parameters=of_dims(HALF, a="m k", b="k n", c="m n"),
+    terms=lambda shape: shape["k"] + 1,
 )
 
 
@@ -99,6 +102,8 @@ MATMUL_BIAS_GELU = Kernel(
     train=TRAIN,
     holdout=HOLDOUT,
     tiny=TINY,
+    parameters=of_dims(HALF, a="m k", b="k n", bias="n", c="m n"),
+    terms=lambda shape: shape["k"] + 2,
 )
 
 
@@ -137,6 +142,8 @@ BATCH_MATMUL = Kernel(
         {"batch": 1, "m": 1, "n": 5, "k": 1},
     ),
     tiny={"batch": 2, "m": 20, "n": 24, "k": 36},
+    parameters=of_dims(HALF, a="batch m k", b="batch k n", c="batch m n"),
+    terms=lambda shape: shape["k"] + 1,
 )
 
 
@@ -188,6 +195,8 @@ ATTENTION = Kernel(
         {"heads": 1, "n": 1, "d": 3},
     ),
     tiny={"heads": 2, "n": 40, "d": 16},
+    parameters=of_dims(HALF, q="heads n d", k="heads n d", v="heads n d", out="heads n d"),
+    terms=lambda shape: shape["d"] + 3 * shape["n"] + 4,
 )
 
 
@@ -227,4 +236,6 @@ MLP = Kernel(
     ),
     holdout=({"m": 67, "d": 61, "f": 67}, {"m": 17, "d": 33, "f": 65}, {"m": 1, "d": 1, "f": 3}),
     tiny={"m": 20, "d": 16, "f": 24},
+    parameters=of_dims(HALF, x="m d", w1="d f", b1="f", w2="f d", b2="d", out="m d"),
+    terms=lambda shape: shape["d"] + shape["f"] + 3,
 )

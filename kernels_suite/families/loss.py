@@ -8,6 +8,7 @@ import numpy as np
 
 from tirgym.kernels_suite.activations import POSITIVE_INFINITIES
 from tirgym.kernels_suite.kernel import Array, Kernel, Regime, Shape, Tensor
+from tirgym.kernels_suite.parameters import of_dims
 from tirgym.kernels_suite.regimes import default_inputs
 
 if TYPE_CHECKING:
@@ -66,4 +67,6 @@ CROSS_ENTROPY = Kernel(
     train=({"m": 4096, "n": 32000}, {"m": 8192, "n": 8192}, {"m": 2048, "n": 50304}),
     holdout=({"m": 127, "n": 1021}, {"m": 65, "n": 33}, {"m": 3, "n": 1}),
     tiny={"m": 6, "n": 40},
+    parameters=of_dims(x="m n", label="m int32", loss="m"),
+    terms=lambda shape: 2 * shape["n"] + 2,
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tirgym.kernels_suite.kernel import Array, Kernel, Shape, Values
+from tirgym.kernels_suite.parameters import of_dims
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
@@ -66,4 +67,12 @@ ROPE = Kernel(
         {"tokens": 1, "heads": 1, "half": 1},
     ),
     tiny={"tokens": 6, "heads": 3, "half": 10},
+    parameters=of_dims(
+        "float16",
+        x="tokens heads 2*half",
+        cos="tokens half float32",
+        sin="tokens half float32",
+        out="tokens heads 2*half",
+    ),
+    terms=lambda _: 1,
 )

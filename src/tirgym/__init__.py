@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-
-from tirgym.envs.registration import register_environments
 
 if TYPE_CHECKING:
     from tirgym.baselines.optimize import optimize
@@ -47,7 +46,10 @@ _LAZY = {
     "register_kernel": "tirgym.kernels_suite.registry",
 }
 
-register_environments()
+if find_spec("gymnasium") is not None:  # without it nobody could make one; Triton kernels need none
+    from tirgym.envs.registration import register_environments
+
+    register_environments()
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,9 @@
     ├── EndpointError              a language model's endpoint refuses, or does not answer
     ├── TrainingError              a training cannot go on: a reward or a loss is no number
     └── EvaluationError            the measuring machinery failed, as opposed to the program it measured
-        └── WorkerDiedError        the worker process ended in the middle of a request
+        ├── WorkerDiedError        the worker process ended in the middle of a request
+        ├── DeviceError            a GPU's driver refused a kernel or lost it
+        └── TrustedProgramError    the program that others are judged against is wrong itself
 
 Every error pickles, so that it can cross a process border.
 """
@@ -33,6 +35,7 @@ __all__ = [
     "BackendUnavailableError",
     "CompileFailedError",
     "DamagedFileError",
+    "DeviceError",
     "EndpointError",
     "EvaluationError",
     "IllegalTransformError",
@@ -41,6 +44,7 @@ __all__ = [
     "TargetMismatchError",
     "TirgymError",
     "TrainingError",
+    "TrustedProgramError",
     "UnknownNameError",
     "UsageError",
     "WorkerDiedError",
@@ -174,3 +178,18 @@ class EvaluationError(TirgymError):
 
 class WorkerDiedError(EvaluationError):
     """The worker process ended in the middle of a request."""
+
+
+class DeviceError(EvaluationError):
+    """A GPU's driver refused a kernel or lost it: `call` is the driver's function, `code` its answer."""
+
+    def __init__(self, call: str, code: int, reason: str) -> None:
+        self.call, self.code, self.reason = call, code, reason
+        super().__init__(call, code, reason)
+
+    def __str__(self) -> str:
+        return f"{self.call}: {self.reason} (error {self.code})"
+
+
+class TrustedProgramError(EvaluationError):
+    """The program that others are judged against fails its own gate."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import platformdirs
-
 __all__ = [
     "c_compiler",
     "cache_dir",
     "data_dir",
     "debug",
+    "default_home",
     "default_threads",
     "freeze_collector",
     "serve_token",
@@ -21,13 +20,27 @@ __all__ = [
 
 def data_dir() -> Path:
     """Folder of the measurement store: TIRGYM_HOME, else the user's data folder."""
-    return Path(os.environ.get("TIRGYM_HOME") or platformdirs.user_data_dir("tirgym"))
+    home = os.environ.get("TIRGYM_HOME")
+    if home:
+        return Path(home)
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("tirgym"))
+
+
+def default_home(folder: Path) -> None:
+    """Use `folder` for data and cache where TIRGYM_HOME names none, here and in processes below."""
+    os.environ.setdefault("TIRGYM_HOME", str(folder))
 
 
 def cache_dir() -> Path:
     """Folder for what can be made again: in TIRGYM_HOME, else the user's cache folder."""
     home = os.environ.get("TIRGYM_HOME")
-    return Path(home) / "cache" if home else Path(platformdirs.user_cache_dir("tirgym"))
+    if home:
+        return Path(home) / "cache"
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("tirgym"))
 
 
 def store_path() -> Path:

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,6 +33,29 @@ KERNELS = {kernel.name: kernel for kernel in list_kernels("triton-v0")}
 def test_every_kernel_of_the_suite_has_a_source() -> None:
     assert set(sources.SOURCES) == set(SUITES["triton-v0"].kernels) == set(KERNELS)
     assert len(KERNELS) >= 13
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_what_a_kernel_states_is_what_its_program_says(name: str) -> None:
+    kernel = KERNELS[name]
+    assert kernel.parameters is not None
+    assert kernel.terms is not None
+    derived = replace(kernel, parameters=None, terms=None)
+    for shape in (*kernel.train, *kernel.holdout, kernel.tiny_shape):
+        stated, built = Workload.of(kernel, shape), Workload.of(derived, shape)
+        assert tensors(stated) == tensors(built)
+        assert terms_of(stated) == terms_of(built)
+
+
+def test_the_reference_of_int8_products_is_exact() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.integers(-128, 128, (3, 4096), np.int8)
+    b = rng.integers(-128, 128, (4096, 5), np.int8)
+    a[0], b[:, 0] = -128, -128
+    workload = load_workload("triton-v0/int8_gemm", {"m": 3, "n": 5, "k": 4096})
+    (found,) = reference_of(workload, (a, b))
+    assert found.dtype == np.int32
+    assert np.array_equal(found, a.astype(np.int64) @ b.astype(np.int64))
 
 
 def _judge_here(kernel: Kernel, regime: Regime) -> None:

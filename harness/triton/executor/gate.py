@@ -6,27 +6,25 @@ fences, LLVM, ptxas). So the best verdict is SEMANTIC_ONLY: never a pass, never 
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tirgym.errors import EvaluationError, InvalidValueError
+from tirgym.errors import InvalidValueError
 from tirgym.harness.buffers import GuardedBuffer, Poison
 from tirgym.harness.evaluation import GateReport, Level
 from tirgym.harness.gate import Bench, InputSet, run_gate
-from tirgym.harness.judge import Expected, Verdict, judge, judge_with
 from tirgym.harness.status import Status
 from tirgym.harness.triton.executor.executable import Executable
 from tirgym.harness.triton.executor.faults import Fault
 from tirgym.harness.triton.executor.ir import Module
 from tirgym.harness.triton.executor.parser import parse_module
+from tirgym.harness.triton.input_sets import InputSets
 from tirgym.kernels_suite.kernel import Regime, Workload
-from tirgym.kernels_suite.problem import make_inputs, reference_of, scale_of, tensors, terms_of
+from tirgym.kernels_suite.problem import tensors
 from tirgym.kernels_suite.triton.source import Launch
 
 __all__ = ["SemanticGate", "SemanticReport"]
@@ -93,11 +91,9 @@ class SemanticGate:
     ) -> None:
         """`launch` gives grid and arguments of the trusted program; `secret` None draws one."""
         self.workload, self.launch = workload, launch
-        self._secret = secrets.token_bytes(32) if secret is None else secret
-        self._seed = seed
-        self._terms = terms_of(workload)
-        self._trusted = _executable(trusted)
-        self._bench, self._baseline = self._make_bench(), self._make_bench()
+        self._bench, baseline = self._make_bench(), self._make_bench()
+        function = self._function(_executable(trusted), launch)
+        self._inputs = InputSets(workload, baseline, function, secret=secret, seed=seed)
         self._kept: dict[Regime, InputSet] = {}
         self._full: tuple[int, list[InputSet]] = (-1, [])
         self._next = 1
@@ -168,47 +164,10 @@ class SemanticGate:
         return [self._kept[regime] for regime in (Regime.RAMP, *pair)]
 
     def _draw(self, regime: Regime, purpose: str) -> InputSet:
-        """Inputs, references, scales and the trusted program's outputs."""
-        parts = (self._seed, self.workload.uri, str(regime), purpose)
-        digest = hashlib.sha256(self._secret + repr(parts).encode()).digest()
-        rng = np.random.default_rng(np.frombuffer(digest, np.uint32))
-        inputs = make_inputs(self.workload, rng, regime)
-        references = reference_of(self.workload, inputs)
-        scales: Sequence[Any] = scale_of(self.workload, inputs) or (None,) * len(references)
-        function = self._function(self._trusted, self.launch)
         try:
-            self._baseline.run(function, InputSet(regime, inputs, ()), Poison.NAN)
+            return self._inputs.draw(regime, purpose)
         except Fault as fault:
-            raise self._unsound(f"{regime}: {fault}") from fault
-        expected = tuple(
-            Expected.of(b.tensor.name, reference, b.array.copy(), self._terms, scale)
-            for b, reference, scale in zip(self._baseline.outputs, references, scales, strict=True)
-        )
-        return self._sound(InputSet(regime, inputs, expected))
-
-    def _sound(self, made: InputSet) -> InputSet:
-        """The trusted program must be right before anything is judged against it."""
-        failure = self._baseline.damage(made)
-        verdicts: list[Verdict] = []
-        if not failure:
-            own = tuple(e.unscheduled for e in made.expected)
-            compare = self.workload.kernel.compare
-            verdicts = (
-                judge_with(compare, made.inputs, own, made.expected)
-                if compare is not None
-                else [judge(y, e) for y, e in zip(own, made.expected, strict=True)]
-            )
-            failure = next((v.failure for v in verdicts if v.failure), "")
-        if failure:
-            raise self._unsound(f"{made.regime}: {failure}")
-        known = zip(made.expected, verdicts, strict=True)
-        return replace(made, expected=tuple(replace(e, own=v) for e, v in known))
-
-    def _unsound(self, failure: str) -> EvaluationError:
-        return EvaluationError(
-            f"the stock Triton program of {self.workload} fails its own gate: {failure}; "
-            "its source and its reference disagree"
-        )
+            raise self._inputs.unsound(f"{regime}: {fault}") from fault
 
 
 def _executable(program: str | Module) -> Executable:

@@ -1,0 +1,147 @@
+"""The device's process: it holds the GPU's context, and dies with whatever a kernel does to that.
+
+A kernel that reads what is not there leaves a context in which nothing works any more, and one that
+never ends cannot be stopped: so launches have a process of their own, which is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import psutil
+
+from tirgym.errors import TirgymError, WorkerDiedError
+from tirgym.harness.channel import Channel
+from tirgym.harness.evaluation import Evaluation, GateReport
+from tirgym.harness.fork_server import die_with_parent
+from tirgym.harness.status import Status
+from tirgym.harness.triton.device.device import Binary, Device, DeviceFacts, Tuned
+from tirgym.harness.triton.device.evaluator import DeviceEvaluator, VendorTime, Versus
+from tirgym.kernels_suite.kernel import Regime
+from tirgym.kernels_suite.registry import load_workload
+from tirgym.kernels_suite.triton.source import Config
+from tirgym.kernels_suite.triton.sources import triton_source
+
+__all__ = ["ANSWERED", "FAILED", "LOST", "DeviceDesk", "main"]
+
+ANSWERED, FAILED, LOST = "answered", "failed", "lost"
+"""First part of an answer. FAILED carries an error of this package, LOST the text of anything else,
+after which the process ends."""
+
+
+_SHARE = 4
+"""one part in this many of the memory that is free, here and on the device, holds workloads"""
+
+
+class DeviceDesk:
+    """What the process does when asked: plain data in and out. Workloads are kept with their references
+    as long as there is room."""
+
+    def __init__(self, device: Device, secret: bytes, room_bytes: int | None = None) -> None:
+        """`room_bytes` None looks what is free."""
+        self._device, self._secret = device, secret
+        free = min(psutil.virtual_memory().available, device.facts.memory_bytes) // _SHARE
+        self._room = free if room_bytes is None else room_bytes
+        self._evaluators: dict[str, DeviceEvaluator] = {}
+
+    def facts(self) -> DeviceFacts:
+        """Of the device."""
+        return self._device.facts
+
+    def clock_mhz(self) -> int | None:
+        """Now."""
+        return self._device.clock_mhz()
+
+    def copy_gbs(self, nbytes: int) -> float:
+        """Bandwidth of a copy of `nbytes`, read and written, in GB/s: the best of a few samples."""
+        call = self._device.copier(nbytes)
+        self._device.elapsed_s(call, 2)
+        best = min(self._device.elapsed_s(call, 5) for _ in range(5))
+        return 2.0 * nbytes / best * 1e-9
+
+    def check(
+        self, default: Binary, binary: Binary, regimes: Sequence[Regime]
+    ) -> tuple[Status, GateReport]:
+        """The gate's verdict."""
+        return self._of(default).check(binary, regimes)
+
+    def evaluate(
+        self, default: Binary, binary: Binary, regimes: Sequence[Regime], floor_us: float
+    ) -> Evaluation:
+        """Gate and time."""
+        return self._of(default).evaluate(binary, regimes, floor_us)
+
+    def compare(
+        self, default: Binary, first: Binary, second: Binary, regimes: Sequence[Regime]
+    ) -> Versus:
+        """Two interleaved."""
+        return self._of(default).compare(first, second, regimes)
+
+    def vendor(self, default: Binary, binary: Binary) -> VendorTime | None:
+        """Beside the vendor's kernel."""
+        return self._of(default).against_vendor(binary)
+
+    def autotune(self, default: Binary, configs: Sequence[Config]) -> Tuned:
+        """The choice of Triton's autotuner."""
+        evaluator = self._of(default)
+        source = triton_source(evaluator.workload.kernel)
+        return self._device.autotune(source, default, configs, evaluator.tensors())
+
+    def _of(self, default: Binary) -> DeviceEvaluator:
+        """The evaluator of the workload; those that were asked longest ago make room for a new one."""
+        found = self._evaluators.pop(default.workload, None)
+        if found is None or found.default != default:
+            while self._evaluators and self._held > self._room:
+                del self._evaluators[next(iter(self._evaluators))]
+            workload = load_workload(default.workload)
+            found = DeviceEvaluator(self._device, default, workload, self._secret)
+        self._evaluators[default.workload] = found
+        return found
+
+    @property
+    def _held(self) -> int:
+        return sum(evaluator.nbytes for evaluator in self._evaluators.values())
+
+
+def main(control_fd: int, factory: str, secret: str) -> NoReturn:
+    """Serve (method, arguments) until the socket closes; `factory` is "module:function"."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = Channel(socket.socket(fileno=control_fd))
+    status = 1
+    try:
+        answer = _guarded(lambda: DeviceDesk(_opened(factory), bytes.fromhex(secret)))
+        desk = answer[1]
+        channel.send((answer[0], None if answer[0] == ANSWERED else desk))
+        while answer[0] != LOST:
+            method, arguments = channel.receive()
+            answer = _guarded(lambda: getattr(desk, method)(*arguments))  # noqa: B023 - called now
+            channel.send(answer)
+    except WorkerDiedError:
+        status = 0
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _opened(factory: str) -> Device:
+    module, _, name = factory.partition(":")
+    device: Device = getattr(import_module(module), name)()
+    return device
+
+
+def _guarded(call: Callable[[], Any]) -> tuple[str, Any]:
+    try:
+        return ANSWERED, call()
+    except TirgymError as error:
+        return FAILED, error
+    except Exception as error:  # noqa: BLE001 - torch and the driver raise anything
+        traceback.print_exc()
+        return LOST, f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300]}"
