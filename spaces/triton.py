@@ -6,6 +6,7 @@ import math
 import re
 from collections import OrderedDict
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from tirgym.spaces.triton_tables import (
     TritonEdge,
     TritonNode,
 )
+
+if TYPE_CHECKING:
+    from tirgym.harness.triton.program import TritonProgram
 
 __all__ = ["TritonEncoder", "triton_graph", "triton_tree"]
 
@@ -56,29 +60,35 @@ class TritonEncoder:
 
         Compiles in this process what no cache has.
         """
-        key = program.ir_key, program.target
+        made = _triton_program(program)
+        key = made.ir_key, made.target
         found = self._graphs.get(key)
         if found is None:
-            found = self._graphs[key] = triton_graph(_module_of(program), program.target)
+            found = self._graphs[key] = triton_graph(_module_of(made), made.target)
             while len(self._graphs) > _GRAPHS_KEPT:
                 self._graphs.popitem(last=False)
         return found
 
     def tree(self, program: Program) -> list[str]:
         """One line for each operation of the program's TTGIR, indented by depth."""
-        return triton_tree(_module_of(program))
+        return triton_tree(_module_of(_triton_program(program)))
 
 
 _GRAPHS_KEPT = 1024
 """About 100 kB each."""
 
 
-def _module_of(program: Program) -> Module:
-    from tirgym.harness.triton.compiling import lowered
+def _triton_program(program: Program) -> TritonProgram:
     from tirgym.harness.triton.program import TritonProgram
 
     if not isinstance(program, TritonProgram):
         raise TypeError(f"expected a TritonProgram, got {type(program).__name__}")
+    return program
+
+
+def _module_of(program: TritonProgram) -> Module:
+    from tirgym.harness.triton.compiling import lowered
+
     return parse_module(lowered(program.request, "ttgir"))
 
 

@@ -23,7 +23,10 @@ from command_line import Cli
         (["--idle", "nan"], "--idle: nan is not accepted"),
         (["--threads", "4096"], "num_threads: 4096 is not accepted"),
         (["--arch", "pentium9"], "expected an LLVM mcpu name"),
-        (["--backend", "cud"], "unknown backend 'cud'. Accepted: llvm"),
+        (
+            ["--backend", "xyzzy"],
+            "unknown backend 'xyzzy'. Accepted: cuda, llvm, opencl, rocm, triton",
+        ),
         (["--out", "/proc/nowhere/traces"], "expected a path in a folder that can be written"),
         (["--store", "/proc/nowhere/store.sqlite"], "a path in a folder that can be written"),
         (["stdio"], "unexpected extra argument"),
