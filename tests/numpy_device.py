@@ -31,9 +31,9 @@ COPY_BYTES_PER_S = 1e12
 
 def softmax(x: Array, out: Array) -> Callable[[], Array]:
     def call() -> Array:
-        power = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
-        found: Array = power / power.sum(axis=1, keepdims=True)
-        return found
+        power: Array = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
+        share: Array = power / power.sum(axis=1, keepdims=True)
+        return share
 
     return call
 
@@ -72,9 +72,8 @@ class NumpyDevice:
         pass
 
     def _array(self, place: Place) -> Array:
-        body = place.memory[place.offset : place.offset + place.tensor.nbytes]
-        shaped: Array = body.view(place.tensor.dtype).reshape(place.tensor.shape)
-        return shaped
+        body: Array = place.memory[place.offset : place.offset + place.tensor.nbytes]
+        return body.view(place.tensor.dtype).reshape(place.tensor.shape)
 
     def tensor(self, place: Place) -> Array:
         return self._array(place)

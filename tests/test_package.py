@@ -89,6 +89,8 @@ def test_error_tree_is_whole_and_pickles() -> None:
         ),
         errors.EvaluationError("no worker"),
         errors.WorkerDiedError("gone"),
+        errors.DeviceError("cuLaunchKernel", 700, "an illegal memory access was encountered"),
+        errors.TrustedProgramError("matmul fails its own gate"),
         errors.TrainingError("the reward is nan"),
         errors.CompileFailedError("cubin", "ptxas: unknown architecture", "log"),
         errors.EndpointError("http://127.0.0.1:8000/v1 cannot be reached"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,7 +90,7 @@ class Candidate:
 
 
 class DeviceCheck:
-    """One run: a plan, a compiler, a device, a record and a clock."""
+    """One run: a plan, a compiler, a device and a record."""
 
     def __init__(
         self,
@@ -99,10 +99,11 @@ class DeviceCheck:
         pool: CompilePool,
         device: DeviceProcess,
         record: Record,
-        clock: Callable[[], float] = time.monotonic,
+        started: float,
     ) -> None:
+        """`started` is the run's beginning by `time.monotonic`."""
         self.plan, self.arch, self.pool, self.device, self.record = plan, arch, pool, device, record
-        self._clock, self._started = clock, clock()
+        self._started = started
         self._defaults: dict[str, Candidate] = {}
         self._at = ""
         """workload that the device's process has the references of"""
@@ -110,7 +111,7 @@ class DeviceCheck:
     @property
     def left_s(self) -> float:
         """Of the budget."""
-        return self.plan.budget_s - (self._clock() - self._started)
+        return self.plan.budget_s - (time.monotonic() - self._started)
 
     def require_time(self) -> None:
         """Raises OutOfTimeError once the budget is spent."""

@@ -26,6 +26,8 @@ __all__ = ["NOT_REACHED", "PARTS", "ROUNDS", "planned", "run_check"]
 NOT_REACHED = "not_reached"
 _NEEDS_CORRECT = ("vendor", "search", "ranking", "autotuner")
 _WORKERS = 12
+_COMPILE_S = 30.0
+"""a candidate that takes longer to compile is one that does not"""
 
 Make = Callable[[DeviceCheck, str], dict[str, Any]]
 
@@ -72,14 +74,14 @@ def run_check(
     """
     started = time.monotonic()
     workers, process = (
-        pool or CompilePool(_WORKERS),
+        pool or CompilePool(_WORKERS, _COMPILE_S),
         device or DeviceProcess(factory, secret=secret),
     )
     with process, workers:
         facts: DeviceFacts = process.call("facts", timeout_s=plan.row_timeout_s)
         gpu(facts.arch)
         record = Record(folder, _head(plan, facts))
-        check = DeviceCheck(plan, facts.arch, workers, process, record)
+        check = DeviceCheck(plan, facts.arch, workers, process, record, started)
         for part, name, make in planned(plan):
             kept = record.rows.get((part, name))
             if kept is not None and kept["status"] != NOT_REACHED:
