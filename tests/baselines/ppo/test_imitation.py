@@ -16,13 +16,13 @@ for package in ("sb3_contrib", "torch_geometric", "safetensors", "tensorboard"):
 from tirgym.baselines.ppo.checkpoint import read_header
 from tirgym.baselines.ppo.demonstrations import Demonstrations, read_demonstrations
 from tirgym.baselines.ppo.games import game_of
-from tirgym.baselines.ppo.player import Player
+from tirgym.baselines.ppo.imitation import imitate
+from tirgym.baselines.ppo.learner import make_model
 from tirgym.baselines.ppo.training import TrainArgs, train
+from tirgym.baselines.ppo.vector_env import GroupedVecEnv
 from tirgym.envs.replay import replay_workloads
 from tirgym.errors import InvalidValueError, TargetMismatchError
-from tirgym.harness.backend import backend
 from tirgym.harness.shipped_store import shipped_store
-from tirgym.harness.static_cost import StaticCostModel
 from tirgym.harness.store import Store
 from tirgym.kernels_suite.registry import load_workload
 
@@ -118,26 +118,16 @@ def test_walks_of_another_design_space_are_refused(
     made.close()
 
 
-def test_an_imitator_answers_as_the_best_walks_did(store: Store, tmp_path: Path) -> None:
-    """On a kernel that it was shown, at the shape that it was shown, its first answer is a fast one."""
-    args = replace(SHOWN, kernels=KERNELS[1:], imitation_epochs=60, steps=64, learning_rate=1e-9)
-    result = train(replace(args, out=str(tmp_path)))
-    player = Player(result.policy)
-    (context,) = [c for c in store.contexts() if "/matvec?" in c.workload]
-    uri = context.workload.partition("#")[0]
-    walks = player.walks(
-        backend("llvm").start(load_workload(uri), context.target), StaticCostModel()
-    )
-    (path,) = walks.follow(1, 0.0, np.random.default_rng(0))
-    found = walks.state(path).program
-    key = store.code_key(context, found.ir_key)
-    assert key is not None, "the store has not seen the answer"
-    speedup = max(
-        r.measurement.speedup
-        for r in store.records()
-        if (r.context, r.key) == (context, key) and r.measurement is not None
-    )
-    assert speedup > 0.7 * best_speedups(store, uri)
+def test_an_imitator_comes_to_choose_as_the_best_walks_did(shown: Demonstrations) -> None:
+    env = GroupedVecEnv(SHOWN.spec(), SHOWN.envs, 0)
+    try:
+        first, later = (
+            imitate(make_model(SHOWN, env), shown, epochs=epochs, seed=0) for epochs in (1, 60)
+        )
+    finally:
+        env.close()
+    assert later.cross_entropy < 0.7 * first.cross_entropy
+    assert later.agreement > max(0.8, first.agreement)
 
 
 def test_a_training_that_imitates_repeats_and_goes_on(tmp_path: Path) -> None:

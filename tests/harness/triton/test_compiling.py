@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -27,7 +28,10 @@ pytest.importorskip("triton", reason="needs triton: pip install 'tirgym[triton]'
 ADD = load_workload("triton-v0/add", {"m": 16, "n": 256})
 
 
-def test_every_level_of_an_nvidia_kernel_and_the_cache() -> None:
+def test_every_level_of_an_nvidia_kernel_and_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIRGYM_HOME", str(tmp_path))  # nobody else has compiled here
     request = CompileRequest.of(ADD, "sm_90")
     assert compiled_before(request) is None
     made = compile_here(request)
