@@ -11,6 +11,8 @@ from tirgym.baselines.ppo.policy_kinds import POLICY_KINDS
 from tirgym.baselines.ppo.train_args import TrainArgs
 from tirgym.benchmarks.leaderboard.entrants import Entrant, entrant
 from tirgym.errors import DamagedFileError, InvalidValueError, UnknownNameError
+from tirgym.harness.backend import backend
+from tirgym.harness.target import Target
 from tirgym.harness.whole_file import write_whole
 from tirgym.kernels_suite.kernel import Split, Workload
 from tirgym.kernels_suite.registry import list_kernels, load_workload
@@ -68,6 +70,8 @@ class TransferPlan:
     learning_rate: float = TrainArgs.learning_rate
     entropy: float = TrainArgs.entropy
     env: str = "tirgym/Decision-v0"
+    arch: str | None = None
+    """of the machine code that is played for, such as that of the model; None: this CPU's"""
     workloads: tuple[str, ...] = ()
     """URIs; () means all of `held_out()`"""
     players: tuple[str, ...] = tuple(PLAYERS)
@@ -87,6 +91,12 @@ class TransferPlan:
                 raise UnknownNameError("held-out workload", uri, known)
         if list(self.trials) != sorted(set(self.trials)) or self.trials[0] < 1:
             raise InvalidValueError("trials", self.trials, "rising numbers of at least 1")
+        _ = self.target
+
+    @property
+    def target(self) -> Target:
+        """What is played for; raises InvalidValueError for an unknown `arch`."""
+        return backend("llvm").target(self.arch)
 
     @property
     def groups(self) -> dict[str, str]:

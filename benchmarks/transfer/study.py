@@ -24,7 +24,6 @@ from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line
 from tirgym.benchmarks.leaderboard.running import Conditions, run_row
 from tirgym.benchmarks.transfer.plan import PLAYERS, TransferPlan
 from tirgym.benchmarks.transfer.report import write_report
-from tirgym.harness.backend import backend
 
 __all__ = ["main", "play_all", "train_all"]
 
@@ -44,7 +43,7 @@ def train_all(plan: TransferPlan, folder: Path) -> None:
 
 def play_all(plan: TransferPlan, folder: Path) -> None:
     """Play what is not played yet; players take turns within a seed and a workload."""
-    given = Conditions(backend("llvm").target(), plan.trials)
+    given = Conditions(plan.target, plan.trials)
     board = BoardFolder(folder)
     known = {record.key for record in board.records()[0]}
     for seed in range(plan.seeds):
@@ -73,6 +72,10 @@ def run(
     ] = None,
     learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = TrainArgs.learning_rate,
     entropy: Annotated[float, typer.Option(help="Weight of the bonus.")] = TrainArgs.entropy,
+    arch: Annotated[
+        str | None,
+        typer.Option(help="Of the machine code that is played for. Default: this CPU's."),
+    ] = None,
     workload: Annotated[
         list[str] | None, typer.Option(help="Held-out workload URI; repeatable. Default: all.")
     ] = None,
@@ -91,6 +94,7 @@ def run(
         imitate=imitate,
         learning_rate=learning_rate,
         entropy=entropy,
+        arch=arch,
         workloads=tuple(workload or ()),
         players=tuple(player or PLAYERS),
     )

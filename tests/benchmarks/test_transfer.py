@@ -103,6 +103,8 @@ def test_what_is_no_study_is_refused() -> None:
         TransferPlan(workloads=("tirgym://core-v0/matmul?m=250&n=264&k=240&dtype=float32",))
     with pytest.raises(InvalidValueError, match="trials"):
         TransferPlan(trials=(16, 1))
+    with pytest.raises(InvalidValueError, match="arch"):
+        TransferPlan(arch="pentium-of-tomorrow")
 
 
 def test_policies_are_trained_on_the_train_split(tmp_path: Path) -> None:
