@@ -103,7 +103,13 @@ class BeamAgent:
             raise InvalidValueError("explore of agent beam", args.explore, "0 to 1")
 
     def run(self, search: Search) -> None:
-        """Spend the budget."""
+        """Spend the budget.
+
+        Raises InvalidValueError where a static cost takes a compilation: beams ask for thousands.
+        """
+        if getattr(search.cost, "compiles", False):
+            accepted = "greedy or random: a beam predicts thousands of programs, each compiled here"
+            raise InvalidValueError(f"agent for {search.start.target}", self.name, accepted)
         _Run(self.args, search).play()
 
 

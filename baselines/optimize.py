@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from tirgym.baselines.registry import STRONGEST, in_space, make_agent
+from tirgym.baselines.registry import default_agent, in_space, make_agent
 from tirgym.errors import InvalidValueError
 from tirgym.harness.agent import Agent, Budget, Candidate
 from tirgym.harness.cost import CostModel
@@ -137,7 +137,7 @@ class OptimizeResult:
 
 def optimize(
     workload: Workload | str,
-    agent: Agent | str = STRONGEST,
+    agent: Agent | str | None = None,
     trials: int = 64,
     seconds: float | None = None,
     seed: int = 0,
@@ -158,7 +158,7 @@ def optimize(
     """Search for a faster program of `workload` and verify it.
 
     `workload` is a workload, a URI, or what `load_workload` takes; `agent` a name of the agent
-    table, "package.module:Class", or an agent. An agent that is named plays `space`, "decision" or
+    table, "package.module:Class", or an agent, and None `default_agent`. An agent that is named plays `space`, "decision" or
     an action table ("primitive", "macro", "both"), where it can; None is its default. `trials` and `seconds` limit the search, and
     `patience` ends it after so many trials in a row without a gain of 5 %; the verification comes
     on top. `out` gets the trace: whenever the best improves it is written whole,
@@ -168,6 +168,8 @@ def optimize(
     """
     began = time.monotonic()
     target = target or Target("llvm", "", 1)
+    if agent is None:
+        agent, _ = default_agent(target.backend)
     if isinstance(agent, str):
         options, table = in_space(agent, space, target.backend)
         agent = make_agent(agent, **options, **(agent_options or {}))

@@ -10,6 +10,7 @@ from typing import Any, cast
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.agent import Agent
 from tirgym.harness.branches import Branches
+from tirgym.harness.decisions.space import SPACES
 from tirgym.harness.macros import VOCABULARY_NAMES, named_vocabulary
 from tirgym.harness.vocabulary import Vocabulary
 
@@ -18,6 +19,7 @@ __all__ = [
     "EVIDENCE",
     "STRONGEST",
     "agent_spaces",
+    "default_agent",
     "in_space",
     "make_agent",
     "make_branches",
@@ -40,12 +42,19 @@ AGENTS: Mapping[str, str] = {
 
 
 STRONGEST = "evolutionary"
-"""The agent that plays unless another is asked for."""
+"""The agent that plays unless another is asked for, where the compiler has decision points."""
 
 EVIDENCE = (
     "strongest at 64 trials on matmul, conv2d, softmax, layernorm, attention and gemm_bias_gelu"
 )
 """Why: `python -m tirgym.benchmarks.agents_compare`, see `docs/agents.md`."""
+
+
+def default_agent(backend: str) -> tuple[str, str]:
+    """The agent that plays for `backend` unless another is asked for, and why that one."""
+    if backend in SPACES:
+        return STRONGEST, EVIDENCE
+    return "greedy", f"{STRONGEST} needs decision points, which {backend} has none of"
 
 
 def agent_spaces(name: str) -> tuple[str, ...]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, cast
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Space
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from tirgym.harness.program import Program
@@ -14,10 +13,10 @@ from tirgym.harness.triton.pass_rules import ARGUMENTS, LEVELS, MAX_PASSES, inse
 from tirgym.harness.triton.program import TritonProgram
 from tirgym.harness.triton.recipe import Recipe
 from tirgym.kernels_suite.triton.sources import all_meta_parameters
-from tirgym.spaces.graph import IRGraph
+from tirgym.spaces.beside import BesideObservation, Part
 from tirgym.spaces.observation import Observation
 
-__all__ = ["RecipeObservation", "pass_names", "pass_sequence", "recipe_names", "recipe_vector"]
+__all__ = ["pass_names", "pass_sequence", "recipe_beside", "recipe_names", "recipe_vector"]
 
 _RUNS = 4
 """Runs of a pass that the vector tells apart."""
@@ -90,40 +89,12 @@ def _recipe_of(program: Program) -> Recipe:
     return program.recipe
 
 
-class RecipeObservation:
-    """A form of observation, and the recipe beside it.
+def recipe_beside(inner: Observation) -> BesideObservation:
+    """`inner` with the recipe as "recipe" and "passes" (`pass_sequence`) beside it.
 
-    A dict gets the entries "recipe" and "passes" (`pass_sequence`), a vector is longer by the recipe;
-    text shows it as comments, and for a graph it stands in `info["recipe"]`, as for every form.
+    Text shows it as comments.
     """
-
-    def __init__(self, inner: Observation) -> None:
-        self._inner = inner
-        self.space: Space[Any] = inner.space
-        vector = Box(0.0, 1.0, (len(recipe_names()),), np.float32)
-        if isinstance(inner.space, Dict):
-            length, last = sum(MAX_PASSES.values()), len(pass_names()) + 1
-            passes = Box(0, last, (length,), np.int32)
-            self.space = Dict({**inner.space.spaces, "recipe": vector, "passes": passes})
-        elif isinstance(inner.space, Box):
-            low = np.concatenate([inner.space.low, vector.low])
-            high = np.concatenate([inner.space.high, vector.high])
-            self.space = Box(low, high, dtype=cast(Any, inner.space.dtype).type)
-
-    def observe(self, program: Program, graph: IRGraph, mask: NDArray[np.int8]) -> Any:
-        """As `Observation.observe`."""
-        shown = self._inner.observe(program, graph, mask)
-        if isinstance(self.space, Dict):
-            passes = pass_sequence(program)
-            return {**shown, "recipe": recipe_vector(program), "passes": passes}
-        if isinstance(self.space, Box):
-            return np.concatenate([shown, recipe_vector(program)]).astype(self.space.dtype)
-        return shown
-
-    def info(self, graph: IRGraph) -> dict[str, NDArray[Any]]:
-        """As `Observation.info`."""
-        return self._inner.info(graph)
-
-    def overflow(self, graph: IRGraph) -> int:
-        """As `Observation.overflow`."""
-        return self._inner.overflow(graph)
+    vector = Box(0.0, 1.0, (len(recipe_names()),), np.float32)
+    passes = Box(0, len(pass_names()) + 1, (sum(MAX_PASSES.values()),), np.int32)
+    parts: dict[str, Part] = {"recipe": (vector, recipe_vector), "passes": (passes, pass_sequence)}
+    return BesideObservation(inner, parts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections import OrderedDict
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,14 +15,12 @@ from tirgym.harness.triton.executor.ir import Function, Module, Operation, Regio
 from tirgym.harness.triton.executor.parser import parse_module
 from tirgym.harness.triton.executor.types import (
     MemDescType,
-    OpaqueType,
-    PointerType,
-    ScalarType,
     TensorType,
     Type,
 )
 from tirgym.spaces.graph import BOUND, IRGraph
 from tirgym.spaces.hardware import hardware_features, log_size
+from tirgym.spaces.triton_rows import Row, layout_row, operand_row, sizes, type_row
 from tirgym.spaces.triton_tables import (
     OPERATIONS,
     TRITON,
@@ -36,7 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TritonEncoder", "triton_graph", "triton_tree"]
 
-Row = tuple[float, ...]
+Place = tuple[TritonNode, int]
+"""A node: its type, and its number among those of the type."""
 
 _KINDS = {name: place for place, names in enumerate(OPERATIONS.values()) for name in names}
 _OTHER = len(OPERATIONS)
@@ -44,7 +42,6 @@ _ASYNCHRONOUS = frozenset(
     {"ttg.async_copy_global_to_local", "ttg.async_wait", "ttg.async_commit_group"}
 )
 _REGIONS = {"scf.for": 1, "scf.while": 1, "scf.if": 2, "tt.reduce": 3, "tt.scan": 3}
-_ROLES = {"mask": 1, "other": 2, "token": 3}
 _DOTS = frozenset({"tt.dot", "ttng.warp_group_dot"})
 _NO_ROW = (0.0,) * len(TRITON.edge_features)
 
@@ -125,9 +122,7 @@ class _Graph:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.rows: dict[TritonNode, list[Row]] = {kind: [] for kind in TritonNode}
-        self.edges: list[
-            tuple[TritonEdge, tuple[TritonNode, int], tuple[TritonNode, int], Row]
-        ] = []
+        self.edges: list[tuple[TritonEdge, Place, Place, Row]] = []
         self.values: dict[int, int] = {}
         self.uses: dict[int, int] = {}
         self.types: dict[str, int] = {}
@@ -159,7 +154,7 @@ class _Graph:
     def _region(
         self,
         region: Region,
-        parent: tuple[TritonNode, int],
+        parent: Place,
         kind: int,
         depth: int,
         arguments: tuple[Value, ...],
@@ -187,7 +182,7 @@ class _Graph:
                 before = place
         return number
 
-    def _operation(self, operation: Operation, parent: tuple[TritonNode, int], depth: int) -> int:
+    def _operation(self, operation: Operation, parent: Place, depth: int) -> int:
         place = len(self.rows[TritonNode.OPERATION])
         node = (TritonNode.OPERATION, place)
         self.rows[TritonNode.OPERATION].append(self._operation_row(operation, depth))
@@ -195,7 +190,7 @@ class _Graph:
         dot = operation.name in _DOTS
         pairs = zip(operation.operands, operation.roles, strict=True)
         for position, (operand, role) in enumerate(pairs):
-            row = _operand_row(position, role, dot and position == 2)
+            row = operand_row(position, role, dot and position == 2)
             self._edge(TritonEdge.OPERAND, self._value(operand), node, row)
         for region in operation.regions:
             kind = _REGIONS.get(operation.name, 2)
@@ -225,7 +220,7 @@ class _Graph:
         of = operation.results[0].type if operation.results else None
         if of is None and operation.operands:
             of = operation.operands[-1 if operation.name != "tt.store" else 0].type
-        elements, nbytes = _sizes(of)
+        elements, nbytes = sizes(of)
         masked = "mask" in operation.roles or (
             len(operation.operands) > {"tt.load": 1, "tt.store": 2}.get(operation.name, 99)
         )
@@ -257,9 +252,7 @@ class _Graph:
             return None
         return max(0, math.ceil((high - low) / step))
 
-    def _value(
-        self, value: Value, carried: bool = False, argument: bool = False
-    ) -> tuple[TritonNode, int]:
+    def _value(self, value: Value, carried: bool = False, argument: bool = False) -> Place:
         place = self.values.get(value.number)
         if place is None:
             place = len(self.values)
@@ -279,20 +272,20 @@ class _Graph:
             self._edge(TritonEdge.TYPED, (TritonNode.VALUE, place), self._type(value.type))
         return TritonNode.VALUE, place
 
-    def _type(self, of: Type) -> tuple[TritonNode, int]:
+    def _type(self, of: Type) -> Place:
         encoding = of.encoding if isinstance(of, TensorType | MemDescType) else ""
         text = str(of)
         place = self.types.get(text)
         if place is None:
             place = len(self.types)
             self.types[text] = place
-            self.rows[TritonNode.TYPE].append(_type_row(of))
+            self.rows[TritonNode.TYPE].append(type_row(of))
             if encoding:
                 layout = self._layout(encoding)
                 self._edge(TritonEdge.LAID_OUT, (TritonNode.TYPE, place), layout)
         return TritonNode.TYPE, place
 
-    def _layout(self, encoding: str) -> tuple[TritonNode, int]:
+    def _layout(self, encoding: str) -> Place:
         text = self.module.layouts.get(encoding, encoding)
         place = self.layouts.get(text)
         if place is None:
@@ -310,8 +303,8 @@ class _Graph:
     def _edge(
         self,
         kind: TritonEdge,
-        source: tuple[TritonNode, int],
-        target: tuple[TritonNode, int],
+        source: Place,
+        target: Place,
         row: Row = _NO_ROW,
     ) -> None:
         self.edges.append((kind, source, target, row))
@@ -338,81 +331,3 @@ class _Graph:
         for array in (nodes, edges, types, links):
             array.flags.writeable = False
         return IRGraph(counts, nodes, edges, types, links, TRITON)
-
-
-@lru_cache(maxsize=512)
-def _operand_row(position: int, role: str, accumulator: bool) -> Row:
-    row = [min(position / 8, BOUND), 0.0, 0.0, 0.0, float(accumulator)]
-    if role in _ROLES:
-        row[_ROLES[role]] = 1.0
-    return tuple(row)
-
-
-@lru_cache(maxsize=4096)
-def _sizes(of: Type | None) -> tuple[int, float]:
-    """Elements and bytes; 0 of tokens and nothing."""
-    if of is None or isinstance(of, OpaqueType):
-        return 0, 0.0
-    elements = math.prod(of.shape)
-    return elements, elements * of.element.bits / 8
-
-
-@lru_cache(maxsize=4096)
-def _type_row(of: Type) -> Row:
-    elements, nbytes = _sizes(of)
-    element = of.element
-    opaque = isinstance(of, OpaqueType)
-    number = isinstance(element, ScalarType) and not opaque
-    return (
-        float(number and not element.is_float),
-        float(number and element.is_float),
-        float(isinstance(element, PointerType)),
-        float(opaque),
-        float(isinstance(of, MemDescType)),
-        log_size(elements),
-        log_size(nbytes),
-        len(of.shape) / 8,
-        log_size(of.shape[-1]) if of.shape else 0.0,
-        0.0 if opaque else element.bits / 64,
-    )
-
-
-_LAYOUTS = {
-    "blocked": 0, "nvidia_mma": 1, "amd_mfma": 1, "amd_wmma": 1, "dot_op": 2, "slice": 3,
-    "linear": 4, "swizzled_shared": 5, "padded_shared": 5, "shared_linear": 5, "nvmma_shared": 6,
-}  # fmt: skip
-
-
-@lru_cache(maxsize=1024)
-def layout_row(text: str) -> Row:
-    """Features of a layout from its text, `#ttg.blocked<{sizePerThread = [1, 8], …}>`."""
-    name = re.match(r"#(?:\w+\.)?(\w+)", text)
-    kinds = [0.0] * 8
-    kinds[_LAYOUTS.get(name[1] if name else "", 7)] = 1.0
-    own = text.partition("parent = ")[0]
-
-    def listed(key: str) -> list[int]:
-        found = re.search(rf"\b{key} = \[([\d, ]*)\]", own)
-        return [int(n) for n in found[1].split(",") if n.strip()] if found else []
-
-    def number(key: str) -> int:
-        found = re.search(rf"\b{key} = (\d+)", text if key == "kWidth" else own)
-        return int(found[1]) if found else 0
-
-    registers, order = listed("sizePerThread"), listed("order")
-    lanes, warps = listed("threadsPerWarp"), listed("warpsPerCTA")
-    fast = order[0] if order and len(registers) == len(order) else -1
-    return (
-        *kinds,
-        log_size(math.prod(registers) if registers else 0),
-        log_size(registers[fast] if registers else 0),
-        log_size(lanes[fast] if lanes else 0),
-        log_size(warps[fast] if warps else 0),
-        float(bool(order) and order[0] == len(order) - 1),
-        number("vec") / 8,
-        number("perPhase") / 8,
-        (number("maxPhase") or number("swizzlingByteWidth") // 16) / 8,
-        number("opIdx") or number("dim") / 8,
-        number("kWidth") / 8,
-        number("versionMajor") / 8,
-    )

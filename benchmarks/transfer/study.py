@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from tirgym.baselines.ppo.env_spec import ENV_IDS
 from tirgym.baselines.ppo.run_folder import RunFolder
 from tirgym.baselines.ppo.train_args import TrainArgs
 from tirgym.baselines.ppo.training import train
@@ -72,6 +73,9 @@ def run(
     ] = None,
     learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = TrainArgs.learning_rate,
     entropy: Annotated[float, typer.Option(help="Weight of the bonus.")] = TrainArgs.entropy,
+    env: Annotated[
+        str, typer.Option(help=f"Which policies are trained in: {', '.join(ENV_IDS)}.")
+    ] = TransferPlan.env,
     arch: Annotated[
         str | None,
         typer.Option(help="Of the machine code that is played for. Default: this CPU's."),
@@ -94,6 +98,7 @@ def run(
         imitate=imitate,
         learning_rate=learning_rate,
         entropy=entropy,
+        env=env,
         arch=arch,
         workloads=tuple(workload or ()),
         players=tuple(player or PLAYERS),

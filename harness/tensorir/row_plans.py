@@ -18,9 +18,10 @@ from tirgym.harness.macros.base import Macro
 from tirgym.harness.tensorir import rule_limits as limits
 from tirgym.harness.tensorir.facts import Facts
 from tirgym.harness.tensorir.loop_facts import PartFacts, bits
+from tirgym.harness.tensorir.rule import Refusal
 from tirgym.harness.tensorir.rule_storage import crowded_padding, meaningful, parameters
 from tirgym.harness.tensorir.rule_threads import strange_lanes
-from tirgym.harness.tensorir.rules import Refusal, rules_for
+from tirgym.harness.tensorir.rules import rules_for
 from tirgym.harness.tensorir.shortcuts import (
     MOVERS,
     SHORTCUTS,

@@ -14,6 +14,7 @@ from tirgym.baselines.registry import (
     AGENTS,
     EVIDENCE,
     STRONGEST,
+    default_agent,
     in_space,
     make_agent,
     make_branches,
@@ -21,7 +22,7 @@ from tirgym.baselines.registry import (
 )
 from tirgym.errors import InvalidValueError, UnknownNameError, UsageError
 from tirgym.harness.agent import Budget
-from tirgym.harness.backend import backend
+from tirgym.harness.backend import BACKENDS, backend
 from tirgym.harness.decisions import design_space
 from tirgym.harness.macros import named_vocabulary
 from tirgym.harness.search_run import SearchRun
@@ -109,7 +110,8 @@ def test_options_out_of_range_are_refused(name: str, options: dict[str, int]) ->
 
 
 def test_the_default_is_an_agent_of_the_table() -> None:
-    assert STRONGEST in AGENTS
+    assert default_agent("llvm") == (STRONGEST, EVIDENCE)
+    assert {default_agent(backend)[0] for backend in BACKENDS} <= set(AGENTS)
     assert "64 trials" in EVIDENCE
 
 

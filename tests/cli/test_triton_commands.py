@@ -90,6 +90,14 @@ def test_greedy_climbs_by_predictions(cli: Cli, tmp_path: Path) -> None:
     assert replayed["transforms"] == record["trace"]
 
 
+@needs_triton
+def test_a_beam_is_refused_where_every_prediction_compiles(cli: Cli) -> None:
+    refused = cli(*SEARCH, "--agent", "beam", "--trials", "2")
+    assert refused.code == 2
+    assert "expected greedy or random" in refused.err
+    assert "Traceback" not in refused.err
+
+
 def test_without_triton_one_line_says_what_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,8 +146,7 @@ def optimize_command(
 ) -> None:
     """Search for a faster program of a kernel; the answer is checked in full and re-measured."""
     from tirgym.baselines.registry import (
-        EVIDENCE,
-        STRONGEST,
+        default_agent,
         in_space,
         make_branches,
         option_names,
@@ -157,7 +156,7 @@ def optimize_command(
     _require_budget(trials, seconds, seed, patience, branches)
     workload = chosen_workload(at_home(kernel, backend), shape)
     target = chosen_target(backend, arch, threads)
-    named, agent = agent is not None, agent or STRONGEST
+    agent, why = (agent, None) if agent is not None else default_agent(target.backend)
     if ":" in agent:
         sys.path.append(os.getcwd())  # an installed command, unlike python -m, does not look there
     options, vocabulary = in_space(agent, space, target.backend)
@@ -176,8 +175,8 @@ def optimize_command(
         _require_picture(picture)
     if record is not None:
         require_writable(record / "record.jsonl", "--record")
-    if not named:
-        note(f"agent: {agent} (default: {EVIDENCE})")
+    if why is not None:
+        note(f"agent: {agent} (default: {why})")
 
     from tirgym.baselines.optimize import optimize
     from tirgym.harness.run_record import RunRecord

@@ -13,12 +13,14 @@ import pytest
 for package in ("sb3_contrib", "torch_geometric", "safetensors", "tensorboard"):
     pytest.importorskip(package)
 
+from trainings import SMALLEST
+
 from tirgym.baselines.ppo.checkpoint import read_header
 from tirgym.baselines.ppo.demonstrations import Demonstrations, read_demonstrations
 from tirgym.baselines.ppo.games import game_of
 from tirgym.baselines.ppo.imitation import imitate
 from tirgym.baselines.ppo.learner import make_model
-from tirgym.baselines.ppo.training import TrainArgs, train
+from tirgym.baselines.ppo.training import train
 from tirgym.baselines.ppo.vector_env import GroupedVecEnv
 from tirgym.envs.replay import replay_workloads
 from tirgym.errors import InvalidValueError, TargetMismatchError
@@ -28,21 +30,7 @@ from tirgym.kernels_suite.registry import load_workload
 
 GAME = game_of("tirgym/Decision-v0", "features")
 KERNELS = ("core-v0/scale_shift", "core-v0/matvec")
-SHOWN = TrainArgs(
-    agent="ppo-mlp",
-    imitate="core-v0",
-    kernels=KERNELS,
-    eval_kernels=("core-v0/row_sum",),
-    shapes="tiny",
-    steps=128,
-    envs=4,
-    workers=0,
-    rollout=64,
-    batch=32,
-    epochs=2,
-    checkpoint_every=64,
-    learner_threads=1,
-)
+SHOWN = replace(SMALLEST, imitate="core-v0", kernels=KERNELS, steps=128)
 
 
 @pytest.fixture(scope="module")

@@ -12,26 +12,20 @@ import pytest
 for package in ("sb3_contrib", "torch_geometric", "safetensors", "tensorboard", "xgboost"):
     pytest.importorskip(package)
 
-from tirgym.baselines.ppo.training import TrainArgs, TrainResult, train
+from trainings import SMALLEST
+
+from tirgym.baselines.ppo.training import TrainResult, train
 from tirgym.errors import InvalidValueError
 from tirgym.performance_model.training import train as train_model
 
 if TYPE_CHECKING:
     from tirgym.performance_model.dataset import Dataset
 
-MODELLED = TrainArgs(
-    agent="ppo-mlp",
+MODELLED = replace(
+    SMALLEST,
     reward="model",
     kernels=("core-v0/add", "core-v0/row_sum", "core-v0/matmul", "core-v0/transpose"),
-    eval_kernels=("core-v0/row_sum",),
-    shapes="tiny",
     steps=64,
-    envs=4,
-    workers=0,
-    rollout=64,
-    batch=32,
-    epochs=2,
-    learner_threads=1,
 )
 
 

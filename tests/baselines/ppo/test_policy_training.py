@@ -21,6 +21,7 @@ for package in ("sb3_contrib", "torch_geometric", "safetensors", "tensorboard"):
 
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from trainings import SMALLEST
 
 from tirgym.baselines.ppo.checkpoint import load_policy, read_header
 from tirgym.baselines.ppo.env_spec import EnvSpec
@@ -36,21 +37,7 @@ from tirgym.errors import (
 )
 
 KERNELS = ("core-v0/add", "core-v0/row_sum")
-SMALL = TrainArgs(
-    agent="ppo-mlp",
-    kernels=KERNELS,
-    eval_kernels=("core-v0/row_sum",),
-    shapes="tiny",
-    steps=192,
-    envs=4,
-    workers=0,
-    rollout=64,
-    batch=32,
-    epochs=2,
-    eval_every=128,
-    checkpoint_every=64,
-    learner_threads=1,
-)
+SMALL = replace(SMALLEST, kernels=KERNELS, steps=192, eval_every=128)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +118,7 @@ KILLED = """
 import os, signal, sys
 from dataclasses import replace
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {path!r}
 from test_policy_training import SMALL
 from tirgym.baselines.ppo.training import train
 
@@ -146,7 +133,7 @@ train(replace(SMALL, out={out!r}), die)
 def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
     trained: TrainResult, tmp_path: Path
 ) -> None:
-    code = KILLED.format(tests=str(Path(__file__).parent), steps=164, out=str(tmp_path))
+    code = KILLED.format(path=[str(Path(__file__).parent), *sys.path], steps=164, out=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (tmp_path / "policy.safetensors").exists()
