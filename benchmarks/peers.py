@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ from rich.console import Console
 from tirgym.baselines.metaschedule import MetaScheduleAgent
 from tirgym.baselines.optimize import optimize
 from tirgym.benchmarks.command_line import run_command
+from tirgym.benchmarks.peers_shipped import Shipped, shipped
 from tirgym.benchmarks.peers_table import summary, table
 from tirgym.errors import DamagedFileError, UnknownNameError
 from tirgym.harness.agent import Budget
@@ -32,7 +32,6 @@ from tirgym.harness.backend import backend
 from tirgym.harness.evaluation import Comparison
 from tirgym.harness.hardware import compiler_versions, cpu_model
 from tirgym.harness.local_evaluator import LocalEvaluator
-from tirgym.harness.own_process import call_apart
 from tirgym.harness.program import Program
 from tirgym.harness.search_run import SearchRun, Trial, best_within
 from tirgym.harness.static_cost import StaticCostModel
@@ -46,11 +45,8 @@ __all__ = [
     "EARLY",
     "WORKLOADS",
     "Duel",
-    "Shipped",
     "duel",
     "main",
-    "shipped",
-    "tune_as_shipped",
 ]
 
 WORKLOADS: Mapping[str, str] = {
@@ -93,17 +89,6 @@ class Duel:
     """wall seconds, set-up and verification included"""
     peer_s: float
     """wall seconds of MetaSchedule's search on our evaluator, verification left out"""
-
-
-@dataclass(frozen=True, slots=True)
-class Shipped:
-    """MetaSchedule with its own local builder and runner."""
-
-    workload: str
-    trials: int
-    wall_s: float
-    best_us: float | None
-    """by its own clock; its results are not checked by anyone"""
 
 
 def _ratio(found: Comparison) -> float | None:
@@ -162,32 +147,6 @@ def _libraries(program: Program) -> dict[str, float | None]:
         speedup = measure_vendor(workload, target, library, against=module).speedup
         found[library.partition("-")[0]] = None if speedup is None else 1.0 / speedup
     return found
-
-
-def shipped(label: str, trials: int) -> Shipped:
-    """MetaSchedule as its users call it, in a process of its own."""
-    wall_s, best_us = call_apart(
-        tune_as_shipped, WORKLOADS[label], trials, num_threads=1, timeout_s=3600.0
-    )
-    return Shipped(label, trials, round(wall_s, 1), best_us)
-
-
-def tune_as_shipped(uri: str, trials: int) -> tuple[float, float | None]:
-    """MetaSchedule with its own builder and runner, in this process: wall seconds, and the time in µs
-    of its best program by its own clock."""
-    began = time.monotonic()
-    from tvm.s_tir import meta_schedule as ms
-
-    from tirgym.harness.backends.llvm import tvm_target
-
-    workload = load_workload(uri)
-    target = backend("llvm").target()
-    mod = backend("llvm").start(workload, target).mod  # type: ignore[attr-defined]
-    with tempfile.TemporaryDirectory() as folder:
-        database = ms.tune_tir(mod, tvm_target(target), folder, max_trials_global=trials, seed=1)
-        wall_s = time.monotonic() - began
-        records = [float(r.run_secs[0]) for r in database.get_all_tuning_records() if r.run_secs]
-    return wall_s, min(records) * 1e6 if records else None
 
 
 class _Rows:
@@ -257,7 +216,7 @@ def run(
     for label in apart:
         if not rows.has(rows.shipped, workload=label, trials=trials):
             print(f"{label}, MetaSchedule as it ships", file=sys.stderr, flush=True)
-            rows.add(shipped(label, trials))
+            rows.add(shipped(label, WORKLOADS[label], trials))
     found = summary(rows.duels, rows.shipped)
     if as_json:
         head: dict[str, Any] = {"machine": cpu_model(), "target": str(backend("llvm").target())}

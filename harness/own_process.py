@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tirgym.errors import EvaluationError
+from tirgym.errors import EvaluationError, InvalidValueError
 
 __all__ = ["KERNEL_VARIABLES", "call_apart"]
 
@@ -44,9 +44,13 @@ def call_apart(
     """`function(*arguments)` in a process whose libraries use `num_threads` threads.
 
     No variable of `KERNEL_VARIABLES` reaches it.
-    Everything must pickle by name. Raises TimeoutError after `timeout_s`, and EvaluationError with
+    Everything must pickle by name, so `function` cannot lie in the module that is run as the program:
+    InvalidValueError. Raises TimeoutError after `timeout_s`, and EvaluationError with
     the last words of a process that failed.
     """
+    if getattr(function, "__module__", "") == "__main__":
+        accepted = "one of a module that another process can import"
+        raise InvalidValueError("function", getattr(function, "__name__", function), accepted)
     threads = dict.fromkeys(THREAD_VARIABLES, str(num_threads))
     kept = {name: text for name, text in os.environ.items() if name not in KERNEL_VARIABLES}
     paths = os.pathsep.join(path for path in sys.path if path)

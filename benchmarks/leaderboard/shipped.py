@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line, read_lines
-from tirgym.benchmarks.peers import tune_as_shipped
+from tirgym.benchmarks.peers_shipped import tune_as_shipped
 from tirgym.harness.hardware import fingerprint
 from tirgym.harness.own_process import call_apart
 

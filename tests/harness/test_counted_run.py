@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from types import FunctionType
 
 import pytest
 
-from tirgym.errors import EvaluationError
+from tirgym.errors import EvaluationError, InvalidValueError
 from tirgym.harness import counted_run
 from tirgym.harness.backend import backend
 from tirgym.harness.counted_run import count_program
@@ -50,6 +51,9 @@ def test_call_apart_sets_threads_and_reports_failures() -> None:
     assert call_apart(os.getenv, "OPENBLAS_NUM_THREADS", num_threads=3) == "3"
     with pytest.raises(EvaluationError, match="ZeroDivisionError"):
         call_apart(divmod, 1, 0, num_threads=1)
+    local = FunctionType((lambda: 1).__code__, {"__name__": "__main__"}, "local")
+    with pytest.raises(InvalidValueError, match="another process can import"):
+        call_apart(local, num_threads=1)
     with pytest.raises(TimeoutError, match="sleep"):
         call_apart(__import__("time").sleep, 30, num_threads=1, timeout_s=0.5)
 

@@ -82,7 +82,7 @@ def test_late_answers_are_not_taken_for_those_of_later_questions() -> None:
     command = [*SERVE, "served_agents:Sleeper", *options]
     with StdioAgent(command, timeout_s=0.05) as agent:
         # Whichever notices first says so: this side, or the process, which knows the limit.
-        with pytest.raises(AgentTimeoutError, match="no answer (in time|within 50 ms)"):
+        with pytest.raises(AgentTimeoutError, match=r"no answer (in time|within 50 ms)"):
             agent.decide(POINT)
         agent.timeout_s = PATIENT_S
         assert agent.decide(POINT).option == 2
