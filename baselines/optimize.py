@@ -158,9 +158,9 @@ def optimize(
     """Search for a faster program of `workload` and verify it.
 
     `workload` is a workload, a URI, or what `load_workload` takes; `agent` a name of the agent
-    table, "package.module:Class", or an agent, and None `default_agent`. An agent that is named plays `space`, "decision" or
-    an action table ("primitive", "macro", "both"), where it can; None is its default. `trials` and `seconds` limit the search, and
-    `patience` ends it after so many trials in a row without a gain of 5 %; the verification comes
+    table, "package.module:Class", an agent, or None for `default_agent`. An agent that is named
+    plays `space`, "decision" or an action table ("primitive", "macro", "both"), where it can; None is
+    its default. `trials` and `seconds` limit the search, and `patience` ends it after so many trials in a row without a gain of 5 %; the verification comes
     on top. `out` gets the trace: whenever the best improves it is written whole,
     marked "unverified", and at the end with the verified number. Ctrl-C ends the search early;
     what was found is verified and returned. `recorder` gets every verdict, such as a `RunRecord`.

@@ -17,7 +17,7 @@ from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Shape
 from tirgym.rewards.reward import Reward
-from tirgym.spaces.options import options_beside, options_vector
+from tirgym.spaces.options import options_vector, with_options
 
 __all__ = ["PassPipelineEnv"]
 
@@ -85,7 +85,7 @@ class PassPipelineEnv(ScheduleEnv):
             recorder,
             missing,
         )
-        self.observation_form = options_beside(self.observation_form)
+        self.observation_form = with_options(self.observation_form)
         self.observation_space = self.observation_form.space
 
     @property

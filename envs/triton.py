@@ -23,7 +23,7 @@ from tirgym.harness.triton.program import TritonProgram
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Shape
 from tirgym.rewards.reward import Reward
-from tirgym.spaces.recipe import recipe_beside, recipe_vector
+from tirgym.spaces.recipe import recipe_vector, with_recipe
 
 __all__ = ["TritonEnv"]
 
@@ -103,7 +103,7 @@ class TritonEnv(ScheduleEnv):
         )
         self._pool = CompilePool(1, compile_limit_s)
         self._evaluator = EvaluatorSource(evaluator, partial(SemanticEvaluator, self._pool))
-        self.observation_form = recipe_beside(self.observation_form)
+        self.observation_form = with_recipe(self.observation_form)
         self.observation_space = self.observation_form.space
 
     def close(self) -> None:

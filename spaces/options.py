@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from tirgym.harness.backends.llvm_options import OPTIONS, options_of
 from tirgym.harness.program import Program
 from tirgym.harness.tensorir.program import TensorIRProgram
-from tirgym.spaces.beside import BesideObservation
+from tirgym.spaces.augmented import AugmentedObservation
 from tirgym.spaces.observation import Observation
 
-__all__ = ["options_beside", "options_vector"]
+__all__ = ["options_vector", "with_options"]
 
 
 def options_vector(program: Program) -> NDArray[np.float32]:
@@ -28,7 +28,7 @@ def options_vector(program: Program) -> NDArray[np.float32]:
     )
 
 
-def options_beside(inner: Observation) -> BesideObservation:
+def with_options(inner: Observation) -> AugmentedObservation:
     """`inner` with the options as "options" beside it, which text shows in the IR."""
     space = Box(0.0, 1.0, (len(OPTIONS),), np.float32)
-    return BesideObservation(inner, {"options": (space, options_vector)})
+    return AugmentedObservation(inner, {"options": (space, options_vector)})

@@ -13,10 +13,10 @@ from tirgym.harness.triton.pass_rules import ARGUMENTS, LEVELS, MAX_PASSES, inse
 from tirgym.harness.triton.program import TritonProgram
 from tirgym.harness.triton.recipe import Recipe
 from tirgym.kernels_suite.triton.sources import all_meta_parameters
-from tirgym.spaces.beside import BesideObservation, Part
+from tirgym.spaces.augmented import AugmentedObservation, Part
 from tirgym.spaces.observation import Observation
 
-__all__ = ["pass_names", "pass_sequence", "recipe_beside", "recipe_names", "recipe_vector"]
+__all__ = ["pass_names", "pass_sequence", "recipe_names", "recipe_vector", "with_recipe"]
 
 _RUNS = 4
 """Runs of a pass that the vector tells apart."""
@@ -89,7 +89,7 @@ def _recipe_of(program: Program) -> Recipe:
     return program.recipe
 
 
-def recipe_beside(inner: Observation) -> BesideObservation:
+def with_recipe(inner: Observation) -> AugmentedObservation:
     """`inner` with the recipe as "recipe" and "passes" (`pass_sequence`) beside it.
 
     Text shows it as comments.
@@ -97,4 +97,4 @@ def recipe_beside(inner: Observation) -> BesideObservation:
     vector = Box(0.0, 1.0, (len(recipe_names()),), np.float32)
     passes = Box(0, len(pass_names()) + 1, (sum(MAX_PASSES.values()),), np.int32)
     parts: dict[str, Part] = {"recipe": (vector, recipe_vector), "passes": (passes, pass_sequence)}
-    return BesideObservation(inner, parts)
+    return AugmentedObservation(inner, parts)

@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line, read_lines
-from tirgym.benchmarks.peers_shipped import tune_as_shipped
+from tirgym.benchmarks.metaschedule_shipped import tune_as_shipped
 from tirgym.harness.hardware import fingerprint
-from tirgym.harness.own_process import call_apart
 
 __all__ = ["Shipped", "read_shipped", "run_shipped"]
 
@@ -40,10 +39,7 @@ class Shipped:
 
 
 def _tune(uri: str, trials: int) -> tuple[float, float | None]:
-    found: tuple[float, float | None] = call_apart(
-        tune_as_shipped, uri, trials, num_threads=1, timeout_s=LIMIT_S
-    )
-    return found
+    return tune_as_shipped(uri, trials, LIMIT_S)
 
 
 def run_shipped(
@@ -60,7 +56,7 @@ def run_shipped(
             say(f"MetaSchedule as shipped on {uri}")
             wall_s, best_us = tune(uri, trials)
             made = datetime.now(UTC).isoformat(timespec="seconds")
-            row = Shipped(uri, trials, round(wall_s, 1), best_us, fingerprint(), made)
+            row = Shipped(uri, trials, wall_s, best_us, fingerprint(), made)
             append_line(folder.shipped_path, json.dumps({"format": FORMAT, **asdict(row)}))
 
 

@@ -12,8 +12,7 @@ import pytest
 from rich.console import Console
 
 from tirgym.benchmarks import peers
-from tirgym.benchmarks.peers import Duel, duel, run
-from tirgym.benchmarks.peers_shipped import Shipped
+from tirgym.benchmarks.peers import Duel, Shipped, duel, run
 from tirgym.benchmarks.peers_table import summary, table
 from tirgym.errors import DamagedFileError, UnknownNameError
 from tirgym.kernels_suite.registry import load_workload

@@ -7,35 +7,25 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import dataclass
 
 from tirgym.harness.backend import backend
 from tirgym.harness.own_process import call_apart
 from tirgym.kernels_suite.registry import load_workload
 
-__all__ = ["Shipped", "shipped", "tune_as_shipped"]
+__all__ = ["tune_as_shipped"]
 
 
-@dataclass(frozen=True, slots=True)
-class Shipped:
-    """MetaSchedule with its own local builder and runner."""
+def tune_as_shipped(uri: str, trials: int, timeout_s: float) -> tuple[float, float | None]:
+    """Tune in a process of its own: wall seconds, and the time in µs of the best program by
+    MetaSchedule's own clock, checked by nobody.
 
-    workload: str
-    trials: int
-    wall_s: float
-    best_us: float | None
-    """by its own clock; its results are not checked by anyone"""
-
-
-def shipped(label: str, uri: str, trials: int) -> Shipped:
-    """MetaSchedule as its users call it, in a process of its own; raises EvaluationError if that fails."""
-    wall_s, best_us = call_apart(tune_as_shipped, uri, trials, num_threads=1, timeout_s=3600.0)
-    return Shipped(label, trials, round(wall_s, 1), best_us)
+    Raises TimeoutError, and EvaluationError with the last words of a process that failed.
+    """
+    wall_s, best_us = call_apart(_tune, uri, trials, num_threads=1, timeout_s=timeout_s)
+    return round(wall_s, 1), best_us
 
 
-def tune_as_shipped(uri: str, trials: int) -> tuple[float, float | None]:
-    """MetaSchedule with its own builder and runner, in this process: wall seconds, and the time in µs
-    of its best program by its own clock."""
+def _tune(uri: str, trials: int) -> tuple[float, float | None]:
     began = time.monotonic()
     from tvm.s_tir import meta_schedule as ms
 

@@ -1,4 +1,4 @@
-"""`BesideObservation`: what an IR graph does not show of a program, beside any form of observation."""
+"""`AugmentedObservation`: any form of observation, with what an IR graph does not show."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tirgym.harness.program import Program
 from tirgym.spaces.graph import IRGraph
 from tirgym.spaces.observation import Observation
 
-__all__ = ["BesideObservation", "Part"]
+__all__ = ["AugmentedObservation", "Part"]
 
 Part = tuple[Box, Callable[[Program], NDArray[Any]]]
 """A space of one dimension, and what computes its members."""
 
 
-class BesideObservation:
+class AugmentedObservation:
     """A form of observation, and parts beside it.
 
     A dict gets every part as an entry, and a vector is longer by the first; text and graphs stay as
