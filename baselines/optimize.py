@@ -76,6 +76,8 @@ class OptimizeResult:
     best: TimingStats | None
     speedup: float | None
     speedup_ci: tuple[float, float] | None
+    sessions: tuple[float, ...]
+    """speedups of the sessions that `speedup` is the median of; its interval spans all of theirs"""
     program: Program
     trace: Trace
     curve: tuple[Trial, ...]
@@ -123,6 +125,7 @@ class OptimizeResult:
             "best_us": self.best_us,
             "speedup": self.speedup,
             "speedup_ci": list(self.speedup_ci) if self.speedup_ci else None,
+            "sessions": list(self.sessions),
             "predicted_us": self.predicted_us,
             "predicted_speedup": self.predicted_speedup,
             "code_key": self.code_key,
@@ -315,6 +318,7 @@ def _result(
         best=measured.candidate if measured else None,
         speedup=measured.speedup if measured else None,
         speedup_ci=measured.speedup_ci if measured else None,
+        sessions=evaluation.sessions,
         program=program,
         trace=harness.trace_of(verdict.candidate, agent, seed, claim),
         curve=tuple(run.trials),

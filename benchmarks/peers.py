@@ -125,7 +125,8 @@ def duel(label: str, trials: int, seed: int, target: Target | None = None) -> Du
         peer_s = time.monotonic() - began
 
         def winner(curve: Sequence[Trial], within: int) -> Program:
-            return verify_best(best_within(curve, within), start, evaluator).candidate.program
+            ranked = best_within(curve, within)
+            return verify_best(ranked, start, evaluator, sessions=1).candidate.program
 
         # ours first in each pair: ratios are time of the second / time of the first
         early = evaluator.compare(winner(run.trials, EARLY), winner(ours.curve, EARLY))

@@ -12,7 +12,6 @@ from tirgym.harness.evaluation import Evaluation, TimingStats
 from tirgym.harness.hardware import runs_on_cpu
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.program import Program
-from tirgym.harness.recheck import evaluate_fresh
 from tirgym.harness.static_profile import roofline, static_profile
 from tirgym.harness.target import Target
 from tirgym.harness.vendor import (
@@ -22,6 +21,7 @@ from tirgym.harness.vendor import (
     measure_vendor,
     vendor_libraries,
 )
+from tirgym.harness.verification import evaluate_in_full, evaluate_in_sessions
 from tirgym.harness.worker_device import WORKER_DEVICES
 from tirgym.kernels_suite.kernel import Kernel, Workload
 from tirgym.kernels_suite.registry import LOCAL_SUITE
@@ -63,7 +63,8 @@ def measure_baselines(
     announce = on_row or (lambda name: None)
     announce("naive")
     start = backend(target.backend).start(workload, target)
-    rows = [_compiled("naive", "unscheduled IR", evaluate_fresh(evaluator, start), start)]
+    naive = evaluate_in_full(evaluator, start, fresh=True)
+    rows = [_compiled("naive", "unscheduled IR", naive, start)]
     announce("default")
     rows.append(_default(start, evaluator))
     libraries = (
@@ -97,7 +98,7 @@ def _default(start: Program, evaluator: LocalEvaluator) -> BaselineRow:
     if made is None:
         return BaselineRow("default", "none", "none", "the compiler has no default schedule for it")
     program, rule = made
-    return _compiled("default", rule, evaluate_fresh(evaluator, program), start)
+    return _compiled("default", rule, evaluate_in_sessions(evaluator, program), start)
 
 
 def _compiled(name: str, what: str, evaluation: Evaluation, start: Program) -> BaselineRow:

@@ -122,6 +122,8 @@ class Evaluation:
     replayed_from: str = ""
     """fingerprint of the machine whose stored verdict this is, if an evaluator that replays a store
     answered; "" for one that was made, or may be made again, here"""
+    sessions: tuple[float, ...] = ()
+    """speedups of the sessions of `evaluate_in_sessions`, in the order of measuring; () for one"""
 
     def __post_init__(self) -> None:
         if self.measurement is not None and self.status is not Status.PASSED:

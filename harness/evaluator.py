@@ -45,6 +45,13 @@ class Evaluator(Protocol):
         for program in programs:
             yield self.evaluate(program, level, fresh=fresh)
 
+    def renew(self) -> None:
+        """Judge what comes next in a process that has judged nothing before.
+
+        Nothing to do for an evaluator without processes of its own.
+        """
+        return
+
     def close(self) -> None:
         """End worker processes; the evaluator cannot be used afterwards."""
 

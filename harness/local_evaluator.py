@@ -234,6 +234,15 @@ class LocalEvaluator(Closing, Evaluator):
                 return WitnessReport("", ())
             return WitnessReport(f"{outcome.status}: {outcome.message}", tuple(failures))
 
+    def renew(self) -> None:
+        """Judge what comes next in a new worker: another process, with memory of its own.
+
+        Verdicts, the store and what is known of the unscheduled program stay.
+        """
+        with self._lock:
+            self._require_open()
+            self._workshop.renew()
+
     def close(self) -> None:
         """End the worker processes; the evaluator cannot be used afterwards."""
         with self._lock:

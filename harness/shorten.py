@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Sequence
 
 from tirgym.errors import IllegalTransformError
 from tirgym.harness.program import Program
@@ -17,29 +17,27 @@ def shorten(program: Program, start: Program) -> Program:
     `start` is a program on the way to `program`; its steps stay. Searches pick up steps that do
     nothing, and pairs that undo each other.
     """
-    short = program
+    short, given = program, len(start.steps)
     for size in (1, 2):
-        while (found := _without(short, start, size)) is not None:
+        while (found := _without(size, start, short.steps[given:], program.ir_key)) is not None:
             short = found
     return short
 
 
-def _without(program: Program, start: Program, size: int) -> Program | None:
-    """`program` without some `size` steps, if that is the same program."""
-    steps = program.steps[len(start.steps) :]
-    for left_out in combinations(range(len(steps)), size):
-        kept = [step for i, step in enumerate(steps) if i not in left_out]
-        made = _replay(start, kept)
-        if made is not None and made.ir_key == program.ir_key:
-            return made
-    return None
+def _without(
+    size: int, program: Program, steps: Sequence[Transform], ir_key: str
+) -> Program | None:
+    """`program` after `steps` but for some `size` of them, if that has `ir_key`.
 
-
-def _replay(start: Program, steps: list[Transform]) -> Program | None:
-    program = start
+    What comes before the first step that is left out is applied once for all choices.
+    """
     try:
-        for step in steps:
+        for at, step in enumerate(steps):
+            if size:
+                found = _without(size - 1, program, steps[at + 1 :], ir_key)
+                if found is not None:
+                    return found
             program = program.apply(step)
     except IllegalTransformError:
         return None
-    return program
+    return program if not size and program.ir_key == ir_key else None

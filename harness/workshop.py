@@ -95,6 +95,12 @@ class Workshop:
             if lane.pending is not None:
                 lane.pending.wait()
 
+    def renew(self) -> None:
+        """Replace every worker that nobody uses; spares take over."""
+        for lane in self.lanes:
+            if not lane.busy:
+                lane.discard()
+
     def close(self) -> None:
         """Kill every worker."""
         for lane in self.lanes:

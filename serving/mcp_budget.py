@@ -72,6 +72,10 @@ class Counted(Evaluator):
             return found
         return evaluate_in_full(self.inner, program, fresh=fresh)
 
+    def renew(self) -> None:
+        """As `inner` does."""
+        self.inner.renew()
+
     def close(self) -> None:
         """Nothing: see `inner`."""
 

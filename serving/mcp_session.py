@@ -23,7 +23,7 @@ from tirgym.harness.static_profile import roofline, static_profile
 from tirgym.harness.trace import TraceResult
 from tirgym.harness.transforms import parse_transform
 from tirgym.harness.transforms.base import Transform, parse_call
-from tirgym.harness.verification import evaluate_in_full, verify_best
+from tirgym.harness.verification import evaluate_in_sessions, verify_best
 from tirgym.kernels_suite.kernel import Workload
 from tirgym.kernels_suite.registry import load_workload
 from tirgym.serving.mcp_budget import Counted
@@ -307,7 +307,7 @@ class KernelSession:
             )
         program = self._harness.program
         self._note("measuring in full")
-        return self._export(Candidate(program, evaluate_in_full(self._inner, program, fresh=True)))
+        return self._export(Candidate(program, evaluate_in_sessions(self._inner, program)))
 
     def _export(self, candidate: Candidate, status: str | None = None) -> Exported:
         claim = claimed(candidate.evaluation, status or candidate.evaluation.status.value)

@@ -22,11 +22,11 @@ from tirgym.harness.hardware import fingerprint
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.own_process import call_apart
 from tirgym.harness.program import Program
-from tirgym.harness.recheck import evaluate_fresh
 from tirgym.harness.static_profile import roofline, static_profile
 from tirgym.harness.status import FATAL, Status
 from tirgym.harness.target import Target
 from tirgym.harness.vendor import measure_vendor
+from tirgym.harness.verification import evaluate_in_full
 from tirgym.kernels_suite.kernel import Workload
 from tirgym.kernels_suite.registry import load_workload
 
@@ -123,7 +123,7 @@ def _measured(job: Job, maker: ProgramMaker, session: int, evaluator: LocalEvalu
         program = _program(job, maker)
     except (UsageError, IllegalTransformError) as error:
         return _session(*place, Status.ILLEGAL.value, message=f"does not apply: {error}")
-    evaluation = evaluate_fresh(evaluator, program)
+    evaluation = evaluate_in_full(evaluator, program, fresh=True)
     return _session(*place, evaluation.status.value, **_numbers(evaluation))
 
 

@@ -31,7 +31,7 @@ from tirgym.benchmarks.leaderboard.record import (
     Used,
 )
 from tirgym.errors import EvaluationError
-from tirgym.harness.agent import Budget
+from tirgym.harness.agent import Budget, Candidate
 from tirgym.harness.backend import backend
 from tirgym.harness.evaluation import Evaluation
 from tirgym.harness.evaluator import Evaluator
@@ -63,6 +63,8 @@ class Conditions:
     memory_bytes: int = 16 << 30
     """address space of the agent's process"""
     file_bytes: int = 1 << 30
+    sessions: int = 1
+    """processes that a claim is the median of; `bench verify` measures anew, so one will do"""
     keep: Path | None = None
     """folder for what agents keep of their runs, such as transcripts; None: nothing is kept"""
     make_evaluator: Callable[[Target, int], Evaluator] = field(
@@ -144,10 +146,7 @@ def _search(
         if run.run(player) is Stopped.INTERRUPTED:
             raise KeyboardInterrupt  # half a run is no run
         wall_s = time.monotonic() - began
-        answers = [
-            _answer(trials, run.trials, start, evaluator, player.schedules)
-            for trials in given.trials
-        ]
+        answers = _answers(given, run.trials, start, evaluator, player.schedules)
         choice_s = time.monotonic() - began - wall_s
     return Record(
         outcome=player.outcome,
@@ -168,18 +167,26 @@ def _stem(row: Entrant, uri: str, seed: int) -> str:
     return re.sub(r"[^\w.-]+", "-", f"{row.name}-{name}-{digest}-seed{seed}")
 
 
-def _answer(
-    trials: int,
+def _answers(
+    given: Conditions,
     curve: Sequence[Trial],
     start: Program,
     evaluator: Evaluator,
     schedules: Mapping[str, str],
-) -> Answer:
-    """The best of the first `trials` trials, chosen by measuring the best three again in full."""
-    chosen = verify_best(best_within(curve, trials), start, evaluator).candidate
-    program, found = chosen.program, chosen.evaluation
-    recipe = recipe_of(program, start, schedules)
-    return Answer(trials, recipe, program.ir_key, found.code_key, _claim(found))
+) -> list[Answer]:
+    """The best of the first trials, for each of `given.trials`, chosen by measuring the best three
+    again in full; equal choices are made once."""
+    chosen: dict[tuple[str, ...], Candidate] = {}
+    answers = []
+    for trials in given.trials:
+        ranked = best_within(curve, trials)
+        key = tuple(candidate.program.ir_key for candidate in ranked)
+        if key not in chosen:
+            chosen[key] = verify_best(ranked, start, evaluator, sessions=given.sessions).candidate
+        program, found = chosen[key].program, chosen[key].evaluation
+        recipe = recipe_of(program, start, schedules)
+        answers.append(Answer(trials, recipe, program.ir_key, found.code_key, _claim(found)))
+    return answers
 
 
 def _claim(found: Evaluation) -> Claim:

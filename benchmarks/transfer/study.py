@@ -25,6 +25,7 @@ from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line
 from tirgym.benchmarks.leaderboard.running import Conditions, run_row
 from tirgym.benchmarks.transfer.plan import PLAYERS, TransferPlan
 from tirgym.benchmarks.transfer.report import write_report
+from tirgym.harness.verification import SESSIONS
 
 __all__ = ["main", "play_all", "train_all"]
 
@@ -44,7 +45,7 @@ def train_all(plan: TransferPlan, folder: Path) -> None:
 
 def play_all(plan: TransferPlan, folder: Path) -> None:
     """Play what is not played yet; players take turns within a seed and a workload."""
-    given = Conditions(plan.target, plan.trials)
+    given = Conditions(plan.target, plan.trials, sessions=SESSIONS)
     board = BoardFolder(folder)
     known = {record.key for record in board.records()[0]}
     for seed in range(plan.seeds):

@@ -36,7 +36,9 @@ def test_matmul_has_naive_default_and_vendor(cli: Cli) -> None:
 def test_a_baseline_that_fails_is_said_and_not_hidden(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(baselines_report, "evaluate_fresh", lambda *_: verdict(Status.WRONG_RESULT))
+    monkeypatch.setattr(
+        baselines_report, "evaluate_in_full", lambda *_, **__: verdict(Status.WRONG_RESULT)
+    )
     monkeypatch.setattr(baselines_report, "vendor_libraries", lambda kernel: ())
     done = cli("baseline", "softmax", "-s", "tiny")
     assert done.code == 1

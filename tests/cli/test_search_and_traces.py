@@ -48,7 +48,9 @@ def test_optimize_keeps_its_promise(found: tuple[Path, dict[str, Any]]) -> None:
     assert (record["status"], record["agent"], record["trials"]) == ("passed", "random", 6)
     assert record["workload"] == "tirgym://core-v0/matmul?m=40&n=48&k=36&dtype=float32"
     low, high = record["speedup_ci"]
-    assert low <= record["speedup"] <= high
+    assert low <= min(record["sessions"]) <= max(record["sessions"]) <= high
+    assert record["speedup"] in record["sessions"]
+    assert len(record["sessions"]) >= 3
     assert record["speedup"] == pytest.approx(record["baseline_us"] / record["best_us"])
     trace = Trace.load(folder / "new" / "trace.json")
     assert list(trace.transforms) == record["trace"]
@@ -109,6 +111,7 @@ def test_verify_sets_claim_and_number_side_by_side(
     assert verified["claim"]["speedup"] == record["speedup"]
     assert verified["verified"]["reused"] is False
     assert verified["verified"]["regimes"]
+    assert len(verified["verified"]["sessions"]) >= 3
     assert not [finding for finding in verified["findings"] if finding.startswith("error")]
 
 

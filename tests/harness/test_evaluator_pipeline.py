@@ -48,6 +48,7 @@ from tirgym.harness.steps import finish
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.timing import Call
 from tirgym.harness.transforms import default_vocabulary
+from tirgym.harness.verification import evaluate_in_sessions
 from tirgym.harness.worker import Worker
 
 LIMITS = Limits(build_s=60.0, gate_s=30.0)
@@ -122,6 +123,39 @@ def slow_to_build() -> TensorIRProgram:
     for loop in schedule.get_loops(schedule.get_child_blocks(schedule.get_sblock("root"))[0]):
         schedule.unroll(loop)
     return program_of(schedule.mod)
+
+
+def test_each_session_of_a_verification_is_a_process_of_its_own(
+    asked: list[tuple[int, str]],
+) -> None:
+    with quick(limits=LIMITS) as made:
+        made.evaluate(tiled(2))
+        searched = {pid for pid, _ in asked}
+        asked.clear()
+        found = evaluate_in_sessions(made, tiled(2))
+        sessions = [pid for pid, operation in asked if operation == "time"]
+        assert made.evaluate(tiled(2)).measurement is not None, "and the evaluator goes on"
+    assert found.passed
+    assert len(found.sessions) == len(set(sessions)) >= 3
+    assert not searched & set(sessions)
+    assert found.speedup in found.sessions
+
+
+def test_a_renewal_leaves_alone_what_is_being_evaluated() -> None:
+    with quick(limits=LIMITS) as made:
+        answers = made.evaluate_many([tiled(2), tiled(4), tiled(8)])
+        statuses = [next(answers).status]
+        made.renew()
+        statuses.append(made.evaluate(tiled(16), Level.FULL, fresh=True).status)
+        statuses += [evaluation.status for evaluation in answers]
+    assert statuses == [Status.PASSED] * 4
+
+
+def test_a_closed_evaluator_is_not_renewed() -> None:
+    made = quick()
+    made.close()
+    with pytest.raises(EvaluationError, match="closed"):
+        made.renew()
 
 
 def test_answers_and_store_are_those_of_one_call_after_the_other() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ __all__ = [
     "TIMING_COLUMNS",
     "evaluation_record",
     "program_record",
+    "sessions_text",
     "speedup_text",
     "timing_row",
 ]
@@ -34,6 +36,12 @@ def speedup_text(speedup: float | None, interval: tuple[float, float] | None) ->
         return "none"
     between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
     return f"{speedup:.2f}x{between}"
+
+
+def sessions_text(speedups: Sequence[float]) -> str:
+    """`sessions 8.43x, 8.51x, 8.60x: the number is the median, its interval spans all of theirs`."""
+    each = ", ".join(f"{speedup:.2f}x" for speedup in speedups)
+    return f"sessions {each}: the number is the median, its interval spans all of theirs"
 
 
 def program_record(program: Program) -> dict[str, Any]:
@@ -58,6 +66,7 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, Any]:
         "code_key": evaluation.code_key,
         "speedup": measured.speedup if measured else None,
         "speedup_ci": measured.speedup_ci if measured else None,
+        "sessions": list(evaluation.sessions),
         "baseline_us": measured.latency_us * measured.speedup if measured else None,
         "best_us": measured.latency_us if measured else None,
         "best": asdict(measured.candidate) if measured else None,

@@ -23,7 +23,7 @@ from tirgym.cli.options import (
     ThreadsOption,
 )
 from tirgym.cli.output import note, print_json, print_table, progress_bar, result_console
-from tirgym.cli.records import TIMING_COLUMNS, speedup_text, timing_row
+from tirgym.cli.records import TIMING_COLUMNS, sessions_text, speedup_text, timing_row
 from tirgym.cli.subject import at_home, chosen_target, chosen_workload, require_writable
 from tirgym.errors import InvalidValueError
 
@@ -322,6 +322,8 @@ def _print_times(result: OptimizeResult) -> None:
         speedup = speedup_text(result.speedup, result.speedup_ci)
         timed.append(timing_row(f"best of {result.trials} trials", result.best, speedup))
     print_table(title, (*TIMING_COLUMNS, ">speedup"), timed)
+    if result.sessions:
+        result_console().print(sessions_text(result.sessions))
 
 
 def _diff(before: str, after: str) -> Iterator[Text]:

@@ -282,13 +282,13 @@ def target_to_run(
 
 
 def evaluate_fully(program: Program) -> Evaluation:
-    """Judge and time one program in full and anew, in a worker that ends afterwards."""
+    """Judge and time one program in full and anew, in several workers; the median session."""
     from tirgym.harness.evaluator import make_evaluator
-    from tirgym.harness.recheck import evaluate_fresh
+    from tirgym.harness.verification import evaluate_in_sessions
 
     made = make_evaluator(program.target.backend)
     with working("checking and measuring in full"), closing(made) as evaluator:
-        return evaluate_fresh(evaluator, program)
+        return evaluate_in_sessions(evaluator, program)
 
 
 def require_writable(path: Path, option: str) -> None:

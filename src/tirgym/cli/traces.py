@@ -17,7 +17,7 @@ from tirgym.cli.options import (
     TraceArgument,
 )
 from tirgym.cli.output import note, print_json, print_table, result_console, working
-from tirgym.cli.records import evaluation_record, program_record, speedup_text
+from tirgym.cli.records import evaluation_record, program_record, sessions_text, speedup_text
 from tirgym.cli.subject import evaluate_fully, reshaped, target_to_run
 from tirgym.errors import InvalidValueError
 
@@ -101,6 +101,8 @@ def verify_command(
             console.print(f"  {finding}")
         title = f"{recorded.workload} for {target}"
         print_table(title, *_claim_and_number(recorded.result, evaluation))
+        if evaluation.sessions:
+            console.print(sessions_text(evaluation.sessions))
         if evaluation.gate is not None:
             regimes = ", ".join(evaluation.gate.regimes)
             console.print(f"gate: {evaluation.status.value} on {regimes}")
