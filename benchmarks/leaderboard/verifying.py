@@ -25,8 +25,9 @@ __all__ = ["Step", "Summary", "Verdicts", "admitted", "read_verified", "verify_b
 
 SESSION_FORMAT = "tirgym-session-1"
 VERIFIED_FORMAT = "tirgym-verified-1"
-CHUNK = 8
-"""Recipes that one process measures; what a killed verification loses."""
+CHUNK = 24
+"""Recipes that one process measures; what a killed verification loses. Each process works out the
+references of the kernel's other shapes anew, so that few recipes a process would be slow."""
 
 Measure = Callable[[str, Target, Sequence[Job], int], list[Session]]
 

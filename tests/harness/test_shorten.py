@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import combinations
+
 from toy import Turn, toy_start
 
+from tirgym.errors import IllegalTransformError
 from tirgym.harness.backend import backend
+from tirgym.harness.program import Program
 from tirgym.harness.shorten import shorten
 from tirgym.harness.transforms import parse_transform
+from tirgym.harness.transforms.base import Transform
 from tirgym.kernels_suite.registry import load_workload
 
 
@@ -30,6 +36,36 @@ def test_swaps_that_undo_each_other_go() -> None:
     short = shorten(program, start)
     assert [str(step) for step in short.steps] == ["Split(loop=1, factor=8)", "Unroll(loop=2)"]
     assert short.ir_key == program.ir_key
+
+
+def test_it_finds_what_leaving_out_every_choice_of_steps_finds() -> None:
+    llvm = backend("llvm")
+    start = llvm.start(load_workload("matmul"), llvm.target())
+    swap, split, unroll = "Reorder(loop=0)", "Split(loop=2, factor=8)", "Unroll(loop=3)"
+    for texts in (
+        [swap, split, swap, unroll],
+        [swap, split, unroll, swap],
+        [split, swap, unroll, swap],
+        [swap, swap, swap, split],
+        [swap, split, unroll],
+    ):
+        program = start
+        for text in texts:
+            program = program.apply(parse_transform(text))
+        choices = (kept for n in range(5) for kept in combinations(program.steps, n))
+        shortest = next(kept for kept in choices if replayed(start, kept) == program.ir_key)
+        assert shorten(program, start).steps == shortest
+
+
+def replayed(start: Program, steps: Iterable[Transform]) -> str:
+    """The IR key after `steps`, "" if one of them is illegal."""
+    program = start
+    try:
+        for step in steps:
+            program = program.apply(step)
+    except IllegalTransformError:
+        return ""
+    return program.ir_key
 
 
 def test_steps_before_the_start_stay() -> None:
