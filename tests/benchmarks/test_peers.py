@@ -39,10 +39,11 @@ def test_medians_over_seeds_and_means_over_the_six() -> None:
         row("softmax", 0, ratio=8.0, libraries={"numpy": 3.0, "torch": None}),
         row("transpose", 0, ratio=100.0),
     )
-    found = summary(duels, as_json(Shipped("matmul", 64, 200.0, 250.0)))
+    found = summary(duels, as_json(Shipped("matmul", 64, 200.0, 250.0, 20.0, 10.0)))
     rows = {line["workload"]: line for line in found["rows"]}
     assert rows["matmul"]["metaschedule"] == 2.0
     assert rows["matmul"]["shipped_over_ours"] == 10.0
+    assert rows["matmul"]["shipped_over_search"] == 20.0
     assert rows["softmax"]["libraries"] == {"numpy": 3.0, "torch": None}
     assert found["means"]["metaschedule"] == {"geomean": pytest.approx(4.0), "workloads": 2}
     console = Console(record=True, width=140)
