@@ -1,0 +1,64 @@
+"""`CudaKernels`: a `CudaProgram` in the driver's hands, ready to be launched."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+
+from tirgym.errors import BackendUnavailableError
+from tirgym.harness.cuda.compiling import nvrtc, why_no_nvrtc
+from tirgym.harness.cuda.driver import CudaDriver, Function
+from tirgym.harness.cuda.program import CudaProgram
+
+__all__ = ["CudaKernels", "image_of"]
+
+
+def image_of(program: CudaProgram, arch: str) -> bytes:
+    """Machine code for `arch`: the program's own, else what NVRTC makes of its source.
+
+    Raises CompileFailedError, and BackendUnavailableError where neither can be had.
+    """
+    if program.cubin and program.arch == arch:
+        return program.cubin
+    problem = why_no_nvrtc()
+    if problem is not None:
+        made = f"only for {program.arch}" if program.cubin else "in no binary"
+        raise BackendUnavailableError(f"prepared {made}, and this GPU is {arch}; {problem}")
+    return nvrtc(program.code.source, arch)
+
+
+class CudaKernels:
+    """Launches all kernels of a program in order, on one stream, and waits for none."""
+
+    def __init__(
+        self,
+        program: CudaProgram,
+        image: bytes,
+        driver: CudaDriver,
+        workspace: Callable[[int], int],
+    ) -> None:
+        """`workspace(nbytes)` answers the address of device memory that outlives this object.
+
+        Raises DeviceError for an image that cannot be loaded.
+        """
+        self._driver = driver
+        module = driver.module(image)
+        names = dict.fromkeys(launch.kernel for launch in program.code.launches)
+        self._functions: dict[str, Function] = {n: driver.function(module, n) for n in names}
+        self._launches = program.code.launches
+        self._workspaces = [workspace(max(1, nbytes)) for nbytes in program.code.workspaces]
+        self._values: dict[tuple[int, ...], list[list[ctypes.c_uint64]]] = {}
+
+    def launch(self, addresses: Sequence[int], stream: int) -> None:
+        """Start on tensors at `addresses`, in the order inputs, outputs; raises DeviceError."""
+        given = tuple(addresses)
+        if given not in self._values:
+            places = (*given, *self._workspaces)
+            self._values[given] = [
+                [ctypes.c_uint64(places[place]) for place in step.arguments]
+                for step in self._launches
+            ]
+        for step, values in zip(self._launches, self._values[given], strict=True):
+            (gx, gy, gz), (bx, by, bz) = step.grid, step.block
+            function = self._functions[step.kernel]
+            self._driver.launch(function, (gx, gy, gz), (bx, by, bz), stream, values)
