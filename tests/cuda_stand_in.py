@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tirgym.harness.cuda import compiling
@@ -194,11 +195,49 @@ class _FakeNvrtc(ModuleType):
         pass
 
 
-def fake_cupy() -> dict[str, ModuleType]:
-    """Modules for `sys.modules`."""
+class _Memory:
+    """CuPy's MemoryPointer."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._content = np.zeros(nbytes, np.uint8)
+        self.ptr = int(self._content.ctypes.data)
+        self.flushes = 0
+
+    def copy_from_host(self, address: int, nbytes: int) -> None:
+        ctypes.memmove(self.ptr, address, nbytes)
+
+    def copy_to_host(self, address: int, nbytes: int) -> None:
+        ctypes.memmove(address, self.ptr, nbytes)
+
+    def memset_async(self, value: int, nbytes: int) -> None:
+        assert nbytes == self._content.nbytes
+        self.flushes += 1
+
+
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's."""
+
+
+def fake_cupy(driver: StandInDriver | None = None) -> dict[str, ModuleType]:
+    """Modules for `sys.modules`; without a `driver` only its NVRTC."""
     package, part, nvrtc = ModuleType("cupy"), ModuleType("cupy.cuda"), _FakeNvrtc()
     package.__spec__ = ModuleSpec("cupy", None, origin="nowhere/cupy/__init__.py")
     package.cuda, part.nvrtc = part, nvrtc  # type: ignore[attr-defined]
+    if driver is not None:
+        _Event.driver = driver
+        fakes: dict[str, Any] = {
+            "alloc": _Memory,
+            "Event": _Event,
+            "get_elapsed_time": lambda begin, end: begin.elapsed_time(end),
+            "runtime": SimpleNamespace(
+                CUDARuntimeError=CUDARuntimeError,
+                getDevice=lambda: 0,
+                getDeviceProperties=lambda _: {"l2CacheSize": 1 << 12},
+                deviceSynchronize=lambda: None,
+            ),
+        }
+        for name, fake in fakes.items():
+            setattr(part, name, fake)
     return {"cupy": package, "cupy.cuda": part, "cupy.cuda.nvrtc": nvrtc}
 
 
@@ -258,7 +297,7 @@ class _Event:
 
     driver: StandInDriver
 
-    def __init__(self, enable_timing: bool) -> None:
+    def __init__(self, enable_timing: bool = True) -> None:
         self._at = 0.0
 
     def record(self) -> None:

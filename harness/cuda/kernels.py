@@ -1,14 +1,15 @@
-"""`CudaKernels`: a `CudaProgram` in the driver's hands, ready to be launched."""
+"""`CudaKernels`: a program of CUDA kernels in the driver's hands, ready to be launched."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tirgym.errors import BackendUnavailableError
 from tirgym.harness.cuda.compiling import nvrtc, why_no_nvrtc
 from tirgym.harness.cuda.driver import CudaDriver, Function
 from tirgym.harness.cuda.program import CudaProgram
+from tirgym.harness.launches import DeviceCode
 
 __all__ = ["CudaKernels", "image_of"]
 
@@ -32,21 +33,20 @@ class CudaKernels:
 
     def __init__(
         self,
-        program: CudaProgram,
+        code: DeviceCode,
         image: bytes,
         driver: CudaDriver,
-        workspace: Callable[[int], int],
+        workspaces: Sequence[int],
     ) -> None:
-        """`workspace(nbytes)` answers the address of device memory that outlives this object.
-
-        Raises DeviceError for an image that cannot be loaded.
+        """`workspaces` are addresses of device memory that outlives this object, as many bytes each as
+        the code asks for. Raises DeviceError for an image that cannot be loaded.
         """
         self._driver = driver
         module = driver.module(image)
-        names = dict.fromkeys(launch.kernel for launch in program.code.launches)
+        names = dict.fromkeys(launch.kernel for launch in code.launches)
         self._functions: dict[str, Function] = {n: driver.function(module, n) for n in names}
-        self._launches = program.code.launches
-        self._workspaces = [workspace(max(1, nbytes)) for nbytes in program.code.workspaces]
+        self._launches = code.launches
+        self._workspaces = tuple(workspaces)
         self._values: dict[tuple[int, ...], list[list[ctypes.c_uint64]]] = {}
 
     def launch(self, addresses: Sequence[int], stream: int) -> None:

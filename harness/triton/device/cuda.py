@@ -211,13 +211,9 @@ class _ProgramLauncher:
 
     def __init__(self, program: CudaProgram, device: CudaDevice) -> None:
         image = image_of(program, device.facts.arch)
-        self._kept: list[Any] = []
-
-        def workspace(nbytes: int) -> int:
-            self._kept.append(device.allocate(nbytes))
-            return int(self._kept[-1].data_ptr())
-
-        self._kernels = CudaKernels(program, image, device.driver, workspace)
+        self._kept = [device.allocate(max(1, nbytes)) for nbytes in program.code.workspaces]
+        addresses = [int(memory.data_ptr()) for memory in self._kept]
+        self._kernels = CudaKernels(program.code, image, device.driver, addresses)
 
     def launch(self, addresses: Mapping[str, int], stream: int) -> None:
         """Start all of its kernels."""
