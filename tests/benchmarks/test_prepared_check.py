@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -164,6 +167,42 @@ def test_prepared_programs_are_gated_timed_and_their_trouble_stays_theirs(
     cut.write_bytes(b"")
     with pytest.raises(TargetMismatchError, match="another plan"):
         checked(folder, out, ("softmax", "transpose"))
+
+
+_WITHOUT_TVM = """
+import sys
+for name in ("tvm", "tvm_ffi", "gymnasium", "pydantic"):
+    sys.modules[name] = None
+import numpy as np
+from tirgym.benchmarks.device_check import prepared_rows
+from tirgym.benchmarks.device_check.prepared_set import PreparedSet
+from tirgym.harness.cuda.prepared import PreparedKernel
+from tirgym.kernels_suite.kernel import Regime
+from tirgym.kernels_suite.problem import (
+    bytes_of, flops_of, make_inputs, reference_of, scale_of, tensors, terms_of
+)
+for name, path in PreparedSet.of().files.items():
+    workload = PreparedKernel.load(path).problem.stated()
+    assert min(bytes_of(workload), terms_of(workload)) > 0 and flops_of(workload) >= 0
+    if name in ("softmax", "attention"):
+        inputs = make_inputs(workload, np.random.default_rng(0), Regime.TIES)
+        (found,) = reference_of(workload, inputs)
+        assert found.shape == tensors(workload)[1][0].shape
+        scale_of(workload, inputs)
+"""
+
+
+def test_what_ships_is_judged_without_tvm() -> None:
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_TVM],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_ships_is_whole_small_and_fits_its_kernels() -> None:
