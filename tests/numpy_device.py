@@ -16,7 +16,7 @@ import numpy as np
 from tirgym.errors import CompileFailedError, DeviceError
 from tirgym.harness.triton.appraisal import Appraisal, binary_of
 from tirgym.harness.triton.compiling import compile_here
-from tirgym.harness.triton.device.device import Binary, DeviceFacts, Place, Tuned
+from tirgym.harness.triton.device.device import Binary, DeviceFacts, Place, Runnable, Tuned
 from tirgym.harness.triton.device.worker import DeviceDesk
 from tirgym.harness.triton.executor.executable import Executable
 from tirgym.harness.triton.executor.faults import Fault
@@ -77,7 +77,8 @@ class NumpyDevice:
     def tensor(self, place: Place) -> Array:
         return self._array(place)
 
-    def load(self, binary: Binary) -> tuple[Binary, Executable]:
+    def load(self, binary: Runnable) -> tuple[Binary, Executable]:
+        assert isinstance(binary, Binary)
         return binary, Executable.of(binary.texts["ttgir"])
 
     def launch(self, loaded: tuple[Binary, Executable], places: Mapping[str, Place]) -> None:

@@ -81,7 +81,6 @@ def _told(kernel: PreparedKernel, trials: list[Trial]) -> Row:
     """What follows from the trials alone."""
     passed = [trial for trial in trials if trial.passed]
     failed = [trial for trial in trials if not trial.passed]
-    # static costs are told for the architecture that they were made for
     pairs = [
         (trial.predicted_us, 1.0 / trial.speedup)
         for trial in passed

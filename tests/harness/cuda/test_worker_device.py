@@ -105,7 +105,8 @@ def test_a_kernel_that_breaks_the_context_ends_the_process(
     def broken() -> None:
         raise CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access")
 
-    there, ended = sessions.session(TARGET), []
+    there = sessions.session(TARGET)
+    ended: list[int] = []
     runtime = SimpleNamespace(CUDARuntimeError=CUDARuntimeError, deviceSynchronize=broken)
     monkeypatch.setattr(there._cuda, "runtime", runtime)
     monkeypatch.setattr(os, "_exit", ended.append)
