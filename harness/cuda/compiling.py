@@ -29,6 +29,8 @@ _NVCC_S = 120.0
 _STANDARD = "--std=c++17"
 _TOOLKITS = ("nvidia/cu13/include", "nvidia/cuda_runtime/include")
 """headers of CUDA in the wheels that torch brings, below the folders of packages"""
+_TOOLKIT = Path("/usr/local/cuda")
+"""where NVIDIA's installer puts one"""
 _WORDS = 300
 
 
@@ -118,7 +120,7 @@ def _headers() -> tuple[Path, ...]:
     assert spec is not None
     assert spec.origin is not None
     package = Path(spec.origin).parent
-    toolkits = [package.parent / name for name in _TOOLKITS]
+    toolkits = [*(package.parent / name for name in _TOOLKITS), _TOOLKIT / "include"]
     found = shutil.which("nvcc")
     if found is not None:
         toolkits.append(Path(found).resolve().parent.parent / "include")
