@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tirgym.harness.evaluation import Measurement
 from tirgym.harness.outcome import Anchor
-from tirgym.harness.timing import Paired, stats_of
+from tirgym.harness.timing import COLD, Paired, stats_of
 
 __all__ = ["ANCHOR_WIDTH", "PROMOTION", "measurement_of", "nearest"]
 
@@ -41,9 +41,9 @@ def measurement_of(
     paired: Paired, anchor: Anchor | None, is_naive: bool, timer: str
 ) -> Measurement:
     """Speedup over naive; the naive binary itself is exactly 1."""
-    baseline = stats_of(paired.baseline)
+    baseline, cache = stats_of(paired.baseline), "cold" if timer.endswith(COLD) else "hot"
     if is_naive:
-        return Measurement(baseline, baseline, 1.0, (1.0, 1.0), timer=timer)
+        return Measurement(baseline, baseline, 1.0, (1.0, 1.0), cache=cache, timer=timer)
     ratio, (low, high) = paired.ratio, paired.interval
     if anchor is not None:
         # Relative errors of the two ratios are independent: they add in quadrature.
@@ -56,6 +56,7 @@ def measurement_of(
         ratio * scale,
         (low * scale, high * scale),
         scale,
+        cache=cache,
         timer=timer,
     )
 

@@ -39,7 +39,7 @@ class Attempt:
         A crash may be the late fault of an earlier program: it has to happen in a new worker too.
         Raises EvaluationError for what is not the program's doing.
         """
-        with self.workshop.lane(self.desk.target.num_threads) as self.lane:
+        with self.workshop.lane(self.desk.target) as self.lane:
             while True:
                 worker, new = yield from self.lane.worker(self.desk)
                 outcome = yield from self._once(worker, work)

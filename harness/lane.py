@@ -25,9 +25,10 @@ class Lane:
     Requests are steps (`steps.py`): they yield what they wait for.
     """
 
-    def __init__(self, num_threads: int, limits: Limits, rules: bytes) -> None:
-        self.num_threads, self.limits, self._rules = num_threads, limits, rules
-        self.pool = WorkerPool(WorkerLimits(num_threads, limits.memory_bytes))
+    def __init__(self, bounds: WorkerLimits, limits: Limits, rules: bytes) -> None:
+        """`bounds` are what its worker may use."""
+        self.limits, self._rules = limits, rules
+        self.pool = WorkerPool(bounds)
         self.busy = False
         """somebody uses it"""
         self.pending: Pending | None = None

@@ -16,6 +16,7 @@ from tirgym.harness.evaluation import Level, TimingStats
 
 __all__ = [
     "ANCHOR_PLAN",
+    "COLD",
     "FULL_PLAN",
     "PLANS",
     "TRAINING_PLAN",
@@ -29,6 +30,10 @@ __all__ = [
     "interleave",
     "stats_of",
 ]
+
+
+COLD = "_cold"
+"""end of the name of a clock that empties the cache before each call"""
 
 
 @dataclass(frozen=True, slots=True)

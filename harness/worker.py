@@ -25,7 +25,18 @@ from tirgym.harness.pending import Pending, RemoteError
 
 __all__ = ["RemoteError", "Worker", "WorkerLimits", "WorkerPool"]
 
-_KEPT_ENVIRONMENT = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER")
+_KEPT_ENVIRONMENT = (
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "PATH",
+    "TMPDIR",
+    "TZ",
+    "USER",
+)
 _START_S = 120.0
 """A fork server imports the compiler; 0.7 s alone, tens of seconds on an overloaded machine."""
 _STDERR_TAIL = 16_384

@@ -11,7 +11,7 @@ from tirgym.harness.target import Target
 from tirgym.harness.timing import Timer, default_timer
 from tirgym.kernels_suite.kernel import Tensor
 
-__all__ = ["WORKER_DEVICES", "HostDevice", "WorkerDevice", "worker_device"]
+__all__ = ["UNBOUNDED", "WORKER_DEVICES", "HostDevice", "WorkerDevice", "worker_device"]
 
 
 class WorkerDevice(Protocol):
@@ -40,9 +40,13 @@ class HostDevice:
 
 
 WORKER_DEVICES: Mapping[str, str] = {
+    "cuda": "tirgym.harness.cuda.worker_device:CudaWorker",
     "opencl": "tirgym.harness.opencl.worker_device:OpenCLWorker",
 }
 """Backend → "module:Class", for backends whose code does not run in this machine's memory."""
+
+UNBOUNDED = ("cuda",)
+"""Backends whose driver maps more addresses than any bound on a worker's memory could be."""
 
 
 def worker_device(target: Target) -> WorkerDevice:

@@ -17,6 +17,8 @@ from tirgym.harness.portable import to_bytes
 from tirgym.harness.target import Target
 from tirgym.harness.timing import PLANS, Timer, TimingPlan
 from tirgym.harness.workbench import Rules
+from tirgym.harness.worker import WorkerLimits
+from tirgym.harness.worker_device import UNBOUNDED
 from tirgym.kernels_suite.kernel import Workload
 
 __all__ = ["Workshop", "free_cores"]
@@ -77,11 +79,13 @@ class Workshop:
         return self._desks[key]
 
     @contextmanager
-    def lane(self, num_threads: int) -> Iterator[Lane]:
-        """A lane that nobody else uses meanwhile."""
-        idle = [x for x in self.lanes if x.num_threads == num_threads and not x.busy]
+    def lane(self, target: Target) -> Iterator[Lane]:
+        """A lane for programs of `target` that nobody else uses meanwhile."""
+        memory = None if target.backend in UNBOUNDED else self.limits.memory_bytes
+        wanted = WorkerLimits(target.num_threads, memory)
+        idle = [x for x in self.lanes if x.pool.limits == wanted and not x.busy]
         if not idle:
-            idle = [Lane(num_threads, self.limits, self._rules)]
+            idle = [Lane(wanted, self.limits, self._rules)]
             self.lanes += idle
         idle[0].busy = True
         try:

@@ -16,8 +16,7 @@ import numpy as np
 from tirgym.errors import CompileFailedError, DeviceError
 from tirgym.harness.triton.appraisal import Appraisal, binary_of
 from tirgym.harness.triton.compiling import compile_here
-from tirgym.harness.triton.device.device import Binary, DeviceFacts, Place, Tuned
-from tirgym.harness.triton.device.evaluator import code_key
+from tirgym.harness.triton.device.device import Binary, DeviceFacts, Place, Runnable, Tuned
 from tirgym.harness.triton.device.worker import DeviceDesk
 from tirgym.harness.triton.executor.executable import Executable
 from tirgym.harness.triton.executor.faults import Fault
@@ -78,7 +77,8 @@ class NumpyDevice:
     def tensor(self, place: Place) -> Array:
         return self._array(place)
 
-    def load(self, binary: Binary) -> tuple[Binary, Executable]:
+    def load(self, binary: Runnable) -> tuple[Binary, Executable]:
+        assert isinstance(binary, Binary)
         return binary, Executable.of(binary.texts["ttgir"])
 
     def launch(self, loaded: tuple[Binary, Executable], places: Mapping[str, Place]) -> None:
@@ -94,7 +94,7 @@ class NumpyDevice:
             raise RuntimeError(
                 f"CUDA error: an illegal memory access was encountered: {fault}"
             ) from fault
-        self._last_s = synthetic_s(code_key(binary))
+        self._last_s = synthetic_s(binary.code_key)
 
     def elapsed_s(self, call: Callable[[], Any], calls: int) -> float:
         self._last_s = None
@@ -209,7 +209,7 @@ class QuickPool:
         compiled = compile_here(request.changed(until="ttgir"))
         image, name = compiled.texts["ttgir"].encode(), request.source.name
         binary = replace(binary_of(request, compiled), image=image, name=name)
-        return Appraisal(binary, 1e6 * synthetic_s(code_key(binary)), 0.0)
+        return Appraisal(binary, 1e6 * synthetic_s(binary.code_key), 0.0)
 
     def __enter__(self) -> Self:
         return self

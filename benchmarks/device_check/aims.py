@@ -16,6 +16,8 @@ Rows = Mapping[tuple[str, str], Mapping[str, Any]]
 CUBLAS_SHARE = 0.8
 COPY_SHARE = 0.9
 CORRECT_KERNELS = 10
+_RIGHT = (Status.PASSED, Status.NOISY, Status.SUSPECT)
+"""statuses of what the gate found right, whatever its clock said"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def aims(rows: Rows) -> list[Aim]:
         *(_copy_aim(rows, kernel) for kernel in ("softmax", "layernorm")),
         *(_search_aim(row, name) for (part, name), row in rows.items() if part == "search"),
     ]
-    return [*found, _ranking(rows)]
+    return [*found, _prepared(rows), _ranking(rows)]
 
 
 def _judged(aim: str, value: float | None, least: float, note: str = "") -> Aim:
@@ -94,6 +96,16 @@ def _search_aim(row: Mapping[str, Any], kernel: str) -> Aim:
 
 def _span(interval: tuple[float, float]) -> str:
     return f"{interval[0]:.3f} to {interval[1]:.3f}"
+
+
+def _prepared(rows: Rows) -> Aim:
+    found = [row for (part, _), row in rows.items() if part == "prepared" and row.get("trials")]
+    aim = "every prepared program of TVM right on the device"
+    judged = sum(len(row["trials"]) for row in found)
+    if not judged:
+        return Aim(aim, None, "not measured")
+    right = sum(trial["status"] in _RIGHT for row in found for trial in row["trials"])
+    return _judged(aim, right / judged, 1.0, f"share of {judged} programs")
 
 
 def _ranking(rows: Rows) -> Aim:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tirgym.benchmarks.device_check.plan import TRIAL, Plan
@@ -23,13 +24,14 @@ from tirgym.harness.channel import DeadlineError
 from tirgym.harness.evaluation import Evaluation
 from tirgym.harness.status import Status
 from tirgym.harness.triton.appraisal import Appraisal
-from tirgym.harness.triton.device.device import Binary
-from tirgym.harness.triton.device.evaluator import code_key
+from tirgym.harness.triton.cost import matrix_tflops
+from tirgym.harness.triton.device.device import Binary, Runnable
 from tirgym.harness.triton.device.process import DeviceProcess
+from tirgym.harness.triton.gpus import gpu
 from tirgym.harness.triton.pipeline import Pipeline
 from tirgym.harness.triton.pool import CompilePool
 from tirgym.harness.triton.request import CompileRequest
-from tirgym.kernels_suite.kernel import Workload
+from tirgym.kernels_suite.kernel import Regime, Workload
 from tirgym.kernels_suite.problem import bytes_of
 
 __all__ = ["LOST", "Candidate", "DeviceCheck", "OutOfTimeError"]
@@ -85,7 +87,7 @@ class Candidate:
     def key(self) -> str:
         """Equal for equal machine code; the configuration's where there is none."""
         if isinstance(self.made, Appraisal):
-            return code_key(self.made.binary)
+            return self.made.binary.code_key
         return json.dumps([sorted(self.config.items()), self.without])
 
 
@@ -100,8 +102,10 @@ class DeviceCheck:
         device: DeviceProcess,
         record: Record,
         started: float,
+        prepared: Mapping[str, Path],
     ) -> None:
-        """`started` is the run's beginning by `time.monotonic`."""
+        """`started` is the run's beginning by `time.monotonic`; `prepared` are files by kernel."""
+        self.prepared = prepared
         self.plan, self.arch, self.pool, self.device, self.record = plan, arch, pool, device, record
         self._started = started
         self._defaults: dict[str, Candidate] = {}
@@ -184,22 +188,46 @@ class DeviceCheck:
         kept = Trial.from_json(self.record.trials[key])
         return replace(kept, config=dict(candidate.config), without=candidate.without)
 
+    def trial(
+        self,
+        default: Runnable,
+        binary: Runnable,
+        regimes: Sequence[Regime],
+        floor_us: float,
+        program: str,
+        predicted_us: float | None,
+    ) -> Trial:
+        """The same for any binary, called `program`, beside `default`; raises CompileFailedError where
+        `default` must be compiled and cannot be."""
+        key = f"{binary.workload}#{binary.code_key}"
+        if key not in self.record.trials:
+            found = self._judged(default, binary, regimes, floor_us)
+            priced = math.inf if predicted_us is None else predicted_us
+            trial = replace(Trial.of({}, "", priced, found), program=program)
+            self.record.add_trial(key, trial.to_json())
+        return replace(Trial.from_json(self.record.trials[key]), program=program)
+
     def _evaluation(self, workload: Workload, candidate: Candidate) -> Evaluation:
         if isinstance(candidate.made, CompileFailedError):
             return Evaluation(Status.COMPILE_ERROR, "", "", message=str(candidate.made))
-        arguments = (self.default(workload).binary, candidate.binary, TRIAL)
-        seen = workload.uri == self._at  # the first call of a workload works out its references
+        default = self.default(workload).binary
+        return self._judged(default, candidate.binary, TRIAL, self.floor_us(workload))
+
+    def _judged(
+        self, default: Runnable, binary: Runnable, regimes: Sequence[Regime], floor_us: float
+    ) -> Evaluation:
+        seen = binary.workload == self._at  # the first call of a workload works out its references
         patience = self.plan.trial_timeout_s if seen else self.plan.row_timeout_s
-        self._at = workload.uri
+        self._at = binary.workload
         try:
             found: Evaluation = self.ask(
-                "evaluate", *arguments, self.floor_us(workload), timeout_s=patience
+                "evaluate", default, binary, tuple(regimes), floor_us, timeout_s=patience
             )
         except (DeadlineError, WorkerDiedError) as error:
             self._at = ""
             hung = isinstance(error, DeadlineError)
             status = Status.TIMEOUT if hung else Status.CRASH
-            return Evaluation(status, candidate.key, candidate.key, message=str(error))
+            return Evaluation(status, binary.code_key, binary.code_key, message=str(error))
         return found
 
     def floor_us(self, workload: Workload) -> float:
@@ -207,6 +235,14 @@ class DeviceCheck:
         published peaks."""
         made = self.default(workload).made
         compute_us = made.compute_us if isinstance(made, Appraisal) else 0.0
+        return self._floor_us(bytes_of(workload), compute_us)
+
+    def bound_us(self, nbytes: int, flops: int, dtype: str) -> float:
+        """The same from what a workload needs; arithmetic at the peak of the units for matrices."""
+        element = {"float16": "f16", "bfloat16": "bf16", "int8": "i8"}.get(dtype, "f32")
+        return self._floor_us(nbytes, flops / (matrix_tflops(gpu(self.arch), element) * 1e6))
+
+    def _floor_us(self, nbytes: int, compute_us: float) -> float:
         copy = self.record.rows.get(("device", "copy"), {}).get("gbs")
-        memory_us = bytes_of(workload) / (copy * 1e3) if copy else 0.0
+        memory_us = nbytes / (copy * 1e3) if copy else 0.0
         return max(compute_us, memory_us) / _FLOOR_MARGIN

@@ -34,6 +34,10 @@ class Plan:
     """the same for the kernels that are not searched"""
     drawn_per_trial: int = 2
     """configurations that are compiled and priced for each trial"""
+    prepared: tuple[str, ...] = ()
+    """kernels of TVM's programs that were made elsewhere"""
+    prepared_key: str = ""
+    """of their files"""
     ranked_configs: int = 10
     ranked_pipelines: int = 3
     """stock pass pipelines of the default configuration with one pass left out"""

@@ -15,13 +15,24 @@ from tirgym.benchmarks.device_check.plan import CHECKED
 from tirgym.benchmarks.device_check.trial import Trial
 from tirgym.errors import TrustedProgramError
 from tirgym.harness.status import Status
+from tirgym.harness.triton.device.device import Runnable
 from tirgym.harness.triton.device.evaluator import VendorTime
 from tirgym.harness.triton.device.vendor import NO_VENDOR
 from tirgym.kernels_suite.kernel import Regime, Workload
 from tirgym.kernels_suite.problem import bytes_of
 from tirgym.performance_model.scores import spearman
 
-__all__ = ["checked", "copy", "correctness", "ranking", "seeded", "vendor", "vendor_fields"]
+__all__ = [
+    "checked",
+    "copy",
+    "correctness",
+    "ranking",
+    "seeded",
+    "vendor",
+    "vendor_fields",
+    "vendor_of",
+    "verdict_of",
+]
 
 Row = dict[str, Any]
 
@@ -54,9 +65,15 @@ def checked(
     check: DeviceCheck, workload: Workload, candidate: Candidate, regimes: Sequence[Regime]
 ) -> Row:
     """Verdict on `candidate` in `regimes`."""
-    default = check.default(workload).binary
+    return verdict_of(check, check.default(workload).binary, candidate.binary, regimes)
+
+
+def verdict_of(
+    check: DeviceCheck, default: Runnable, binary: Runnable, regimes: Sequence[Regime]
+) -> Row:
+    """Verdict on `binary` in `regimes`."""
     try:
-        status, report = check.ask("check", default, candidate.binary, tuple(regimes))
+        status, report = check.ask("check", default, binary, tuple(regimes))
     except TrustedProgramError as error:
         return {"status": str(Status.WRONG_RESULT), "message": str(error), "regimes": []}
     return {
@@ -88,12 +105,17 @@ def vendor(check: DeviceCheck, kernel: str) -> Row:
 def vendor_fields(check: DeviceCheck, workload: Workload, candidate: Candidate) -> Row:
     """torch's time over the candidate's, or why there is none."""
     default = check.default(workload).binary
+    return vendor_of(check, default, candidate.binary, workload.kernel.name)
+
+
+def vendor_of(check: DeviceCheck, default: Runnable, binary: Runnable, kernel: str) -> Row:
+    """The same of any binary of a kernel."""
     try:
-        found: VendorTime | None = check.ask("vendor", default, candidate.binary)
+        found: VendorTime | None = check.ask("vendor", default, binary)
     except LOST as error:
         return {"vendor": None, "vendor_why": str(error)}
     if found is None:
-        why = NO_VENDOR.get(workload.kernel.name, "torch has no kernel for it")
+        why = NO_VENDOR.get(kernel, "torch has no kernel for it")
         return {"vendor": None, "vendor_why": why}
     return {
         "vendor": {

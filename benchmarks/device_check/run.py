@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tirgym.benchmarks.device_check import rows, search
+from tirgym.benchmarks.device_check import prepared_rows, rows, search
 from tirgym.benchmarks.device_check.aims import aims
 from tirgym.benchmarks.device_check.bench import DeviceCheck, OutOfTimeError
 from tirgym.benchmarks.device_check.plan import Plan
@@ -35,6 +35,7 @@ PARTS: dict[str, tuple[Callable[[Plan], tuple[str, ...]], Make]] = {
     "device": (lambda _: ("copy",), rows.copy),
     "correctness": (lambda plan: plan.kernels, rows.correctness),
     "vendor": (lambda plan: plan.kernels, rows.vendor),
+    "prepared": (lambda plan: plan.prepared, prepared_rows.prepared),
     "search": (lambda plan: plan.searched, search.search),
     "ranking": (lambda plan: plan.ranked, rows.ranking),
     "autotuner": (
@@ -43,7 +44,13 @@ PARTS: dict[str, tuple[Callable[[Plan], tuple[str, ...]], Make]] = {
     ),
 }
 """Part → names of its rows, and what makes one."""
-ROUNDS = (("device",), ("correctness", "vendor"), ("search", "ranking"), ("autotuner",))
+ROUNDS = (
+    ("device",),
+    ("correctness", "vendor"),
+    ("prepared",),
+    ("search", "ranking"),
+    ("autotuner",),
+)
 """Parts that are made together, one kernel after the other: its references are worked out once."""
 
 Say = Callable[[str], None]
@@ -66,8 +73,10 @@ def run_check(
     say: Say = lambda _: None,
     pool: CompilePool | None = None,
     device: DeviceProcess | None = None,
+    prepared: Mapping[str, Path] | None = None,
 ) -> Record:
-    """Make what rows the folder's record lacks; answers it. `pool` and `device` are closed.
+    """Make what rows the folder's record lacks; answers it. `pool` and `device` are closed. `prepared`
+    are the files of the plan's prepared kernels.
 
     Raises BackendUnavailableError where the device does not open, UnknownNameError for one that
     nothing is compiled for, and what `Record` raises.
@@ -81,7 +90,7 @@ def run_check(
         facts: DeviceFacts = process.call("facts", timeout_s=plan.row_timeout_s)
         gpu(facts.arch)
         record = Record(folder, _head(plan, facts))
-        check = DeviceCheck(plan, facts.arch, workers, process, record, started)
+        check = DeviceCheck(plan, facts.arch, workers, process, record, started, prepared or {})
         for part, name, make in planned(plan):
             kept = record.rows.get((part, name))
             if kept is not None and kept["status"] != NOT_REACHED:

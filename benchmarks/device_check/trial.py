@@ -28,12 +28,14 @@ class Trial:
     latency_us: float | None = None
     """lower quartile"""
     speedup: float | None = None
-    """default configuration's time / this one's, interleaved"""
+    """time of the default configuration (of the unscheduled program) / this one's, interleaved"""
     interval: tuple[float, float] | None = None
     """95 % bootstrap interval of `speedup`"""
     timer: str = ""
     worst_error: float | None = None
     """in units of the tolerance; None where the gate did not end"""
+    program: str = ""
+    """name of a prepared program, "" for a configuration of a Triton kernel"""
 
     def __post_init__(self) -> None:
         if self.latency_us is not None and self.status != Status.PASSED:

@@ -8,9 +8,9 @@ from typing import NoReturn
 import tvm
 
 from tirgym.errors import BackendUnavailableError, InvalidValueError, UnknownNameError
-from tirgym.harness.backends.device_code import DeviceCode
 from tirgym.harness.backends.gpu_limits import archs_of
 from tirgym.harness.backends.tvm_device import TVMDeviceBackend
+from tirgym.harness.launches import DeviceCode
 from tirgym.harness.target import Target
 
 __all__ = ["CompileOnlyBackend"]

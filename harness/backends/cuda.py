@@ -1,15 +1,22 @@
-"""The `cuda` backend: TVM's CUDA C, PTX and SASS for NVIDIA GPUs, compiled without a device."""
+"""The `cuda` backend: TVM's CUDA C, PTX and SASS for NVIDIA GPUs, measured where there is one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import tvm
 
+from tirgym.errors import BackendUnavailableError
 from tirgym.harness.backends.compile_only import CompileOnlyBackend
 from tirgym.harness.backends.device_code import compile_device
+from tirgym.harness.backends.gpu_limits import archs_of
 from tirgym.harness.backends.nvptx import cubin_of, nvptx_target, ptx_of, ptx_pipeline
+from tirgym.harness.cuda.capability import cuda_capability, cuda_product
+from tirgym.harness.cuda.compiling import nvrtc_version
+from tirgym.harness.cuda.session import why_no_device
+from tirgym.harness.launches import DeviceCode
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
 
@@ -26,6 +33,30 @@ class CUDABackend(CompileOnlyBackend):
 
     name = "cuda"
     levels: tuple[str, ...] = ("tir", "lowered", "cuda", "ptx", "sass")
+
+    def target(self, arch: str | None = None, num_threads: int = 1) -> Target:
+        """`arch` is one of the table of GPUs; None means that of this machine's GPU."""
+        here = cuda_capability() if arch is None else None
+        return super().target(here if here in archs_of(self.name) else arch, num_threads)
+
+    def why_cannot_run(self, target: Target) -> str | None:
+        """Without a GPU of the architecture, or without CuPy, which compiles for it and times it."""
+        reason = why_no_device(target.arch)
+        if reason is None:
+            return None
+        return (
+            f"code for {target.arch} cannot run here: measuring needs a device and CuPy, and {reason}; "
+            "see tirgym show, and tirgym.harness.semantic for what a program means"
+        )
+
+    def describe(self, target: Target) -> dict[str, Any]:
+        """The limits that decide legality, and versions of all that makes and runs its code."""
+        facts = super().describe(target)
+        if why_no_device(target.arch) is not None:
+            return facts
+        here = {"gpu": cuda_product(), "nvrtc": nvrtc_version()}
+        versions = {name: text.replace(" ", "_") for name, text in here.items()}
+        return {**facts, "versions": {**facts["versions"], **versions}}
 
     def tvm_target(self, target: Target) -> Any:
         """CUDA with the limits that TVM knows of the architecture."""
@@ -48,3 +79,16 @@ class CUDABackend(CompileOnlyBackend):
         from tirgym.harness.triton.sass import sass_of
 
         return sass_of(cubin_of(ptx, target.arch))
+
+    def _loader(self, code: DeviceCode, target: Target) -> Callable[[], Callable[..., None]]:
+        reason = self.why_cannot_run(target)
+
+        def load() -> Callable[..., None]:
+            if reason is not None:
+                raise BackendUnavailableError(reason)
+            from tirgym.harness.cuda.session import session
+            from tirgym.harness.cuda.worker_device import LoadedKernels
+
+            return LoadedKernels(code, session(target))
+
+        return load

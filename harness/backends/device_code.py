@@ -1,4 +1,4 @@
-"""`DeviceCode`: what TVM makes of a thread-bound program for a GPU-like device: source and launches.
+"""`compile_device`: source and launches of a thread-bound program for a GPU-like device, by TVM.
 
 TVM lowers host and device together and splits them in its pass `SplitHostDevice`. The host half that
 leaves that pass is a list of launches: which kernel, on which buffers, with which thread extents.
@@ -6,11 +6,8 @@ leaves that pass is a list of launches: which kernel, on which buffers, with whi
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -18,55 +15,12 @@ from tvm import s_tir
 from tvm.ir.instrument import pass_instrument
 
 from tirgym.errors import CompileFailedError
+from tirgym.harness.launches import DeviceCode, Launch
 from tirgym.harness.tensorir.device_limits import DeviceLimits
 
 __all__ = ["DeviceCode", "Launch", "compile_device", "split_host_device"]
 
 _AXES = ("x", "y", "z")
-_COMMENT = re.compile(r"//[^\n]*")
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One kernel launch."""
-
-    kernel: str
-    grid: tuple[int, ...]
-    """blocks along x, y, z"""
-    block: tuple[int, ...]
-    """threads of a block along x, y, z"""
-    arguments: tuple[int, ...]
-    """positions among the function's parameters followed by the workspaces"""
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceCode:
-    """A compiled program."""
-
-    source: str
-    """of all kernels, in the language of the device's compiler"""
-    launches: tuple[Launch, ...]
-    """in order"""
-    workspaces: tuple[int, ...]
-    """bytes of each intermediate buffer in the device's global memory"""
-
-    @property
-    def code_key(self) -> str:
-        """16 hex digits of source without comments, launches and workspaces."""
-        lines = _COMMENT.sub("", self.source).splitlines()
-        text = "\n".join(line.rstrip() for line in lines if line.strip())
-        return hashlib.sha256(f"{text}\n{self.launches}\n{self.workspaces}".encode()).hexdigest()[
-            :16
-        ]
-
-    def text(self) -> str:
-        """The source with the launches as comments before it."""
-        lines = [
-            f"// launch {step.kernel} grid {step.grid} block {step.block} buffers {step.arguments}"
-            for step in self.launches
-        ]
-        lines += [f"// workspace of {nbytes} bytes" for nbytes in self.workspaces]
-        return "\n".join([*lines, self.source])
 
 
 class _Splits:

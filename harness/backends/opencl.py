@@ -11,8 +11,8 @@ from typing import Any
 import tvm
 
 from tirgym.errors import InvalidValueError
-from tirgym.harness.backends.device_code import DeviceCode
 from tirgym.harness.backends.tvm_device import TVMDeviceBackend
+from tirgym.harness.launches import DeviceCode
 from tirgym.harness.opencl.devices import device_for, devices, why_no_device
 from tirgym.harness.target import Target
 

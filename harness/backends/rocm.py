@@ -10,7 +10,7 @@ import tvm
 import tvm_ffi
 
 from tirgym.harness.backends.compile_only import CompileOnlyBackend
-from tirgym.harness.backends.device_code import DeviceCode
+from tirgym.harness.launches import DeviceCode
 from tirgym.harness.target import Target
 
 __all__ = ["ROCmBackend"]

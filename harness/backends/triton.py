@@ -12,10 +12,10 @@ from typing import Any
 
 from tirgym.errors import BackendUnavailableError, InvalidValueError, UnknownNameError
 from tirgym.harness.backend import Build
+from tirgym.harness.cuda.capability import cuda_capability
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
 from tirgym.harness.triton.compiling import compile_here
-from tirgym.harness.triton.driver import cuda_capability
 from tirgym.harness.triton.gpus import GPUS, NVIDIA_LEVELS, gpu
 from tirgym.harness.triton.machine_code import assembly_of, code_key_of
 from tirgym.harness.triton.pipeline import Pipeline

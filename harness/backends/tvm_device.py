@@ -9,9 +9,10 @@ import tvm
 
 from tirgym.errors import UnknownNameError
 from tirgym.harness.backend import Build
-from tirgym.harness.backends.device_code import DeviceCode, compile_device, split_host_device
+from tirgym.harness.backends.device_code import compile_device, split_host_device
 from tirgym.harness.collector import spare_collector
 from tirgym.harness.hardware import compiler_versions
+from tirgym.harness.launches import DeviceCode
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.completion import completed
@@ -89,6 +90,10 @@ class TVMDeviceBackend:
             "thread_extents": list(limits.thread_extents),
             "shared_bytes": limits.shared_bytes,
         }
+
+    def code(self, program: TensorIRProgram, target: Target) -> DeviceCode:
+        """Source and launches of a completed program; raises CompileFailedError or what TVM raises."""
+        return self._compiled(program.mod, target)[0]
 
     # --- inside --------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tirgym.errors import CompileFailedError
-from tirgym.harness.backends.device_code import DeviceCode
+from tirgym.harness.launches import DeviceCode
 from tirgym.harness.opencl.session import Session
 from tirgym.harness.timing import Call
 

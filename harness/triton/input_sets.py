@@ -80,6 +80,6 @@ class InputSets:
     def unsound(self, failure: str) -> TrustedProgramError:
         """What is raised where the trusted program is wrong."""
         return TrustedProgramError(
-            f"the stock Triton program of {self.workload} fails its own gate: {failure}; "
-            "its source and its reference disagree"
+            f"the stock program of {self.workload} fails its own gate: {failure}; "
+            "it and its reference disagree"
         )

@@ -6,16 +6,18 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Protocol
 
 from tirgym.errors import BackendUnavailableError
+from tirgym.harness.cuda.capability import cuda_capability
+from tirgym.harness.cuda.clocks import sm_clock_mhz
+from tirgym.harness.cuda.driver import CudaDriver
+from tirgym.harness.cuda.kernels import CudaKernels, image_of
+from tirgym.harness.cuda.program import CudaProgram
 from tirgym.harness.triton.device.autotuner import autotuned
-from tirgym.harness.triton.device.clocks import sm_clock_mhz
-from tirgym.harness.triton.device.cuda_driver import CudaDriver, Function
-from tirgym.harness.triton.device.device import Binary, DeviceFacts, Place, Tuned
+from tirgym.harness.triton.device.device import Binary, DeviceFacts, Place, Runnable, Tuned
 from tirgym.harness.triton.device.entry import entry_parameters, entry_values
 from tirgym.harness.triton.device.vendor import VENDOR
-from tirgym.harness.triton.driver import cuda_capability
 from tirgym.harness.triton.gpus import GPUS
 from tirgym.kernels_suite.kernel import Array
 from tirgym.kernels_suite.registry import load_workload
@@ -73,7 +75,7 @@ class CudaDevice:
         """`place` is torch's name of the device; another one serves tests of all but the device."""
         import torch
 
-        self._torch, self._driver, self._place = torch, driver, place
+        self._torch, self.driver, self._place = torch, driver, place
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         torch.empty(1, device=place)  # makes the context that the driver's calls work in
         self._bus = _bus_id(properties)
@@ -116,28 +118,17 @@ class CudaDevice:
         body = place.memory[place.offset : place.offset + nbytes]
         return body.view(getattr(self._torch, place.tensor.dtype)).reshape(shape)
 
-    def load(self, binary: Binary) -> _Loaded:
+    def load(self, binary: Runnable) -> _Launcher:
         """Into the current context."""
-        ptx = binary.texts["ptx"]
-        parameters = entry_parameters(ptx, binary.name)
-        function = self._driver.load(binary.image, binary.name, binary.shared_bytes)
-        return _Loaded(binary, function, parameters)
+        if isinstance(binary, CudaProgram):
+            return _ProgramLauncher(binary, self)
+        assert isinstance(binary, Binary)
+        return _TritonLauncher(binary, self.driver)
 
-    def launch(self, loaded: _Loaded, places: Mapping[str, Place]) -> None:
+    def launch(self, loaded: _Launcher, places: Mapping[str, Place]) -> None:
         """On torch's current stream."""
         addresses = {n: p.memory.data_ptr() + p.offset for n, p in places.items()}
-        key = tuple(addresses.values())
-        if key not in loaded.values:
-            launch, ptx = loaded.binary.launch, loaded.binary.texts["ptx"]
-            loaded.values[key] = entry_values(launch, addresses, loaded.parameters, ptx)
-        stream = self._torch.cuda.current_stream().cuda_stream
-        self._driver.launch(
-            loaded.function,
-            loaded.binary.launch.grid,
-            32 * loaded.binary.num_warps,
-            stream,
-            loaded.values[key],
-        )
+        loaded.launch(addresses, self._torch.cuda.current_stream().cuda_stream)
 
     def synchronize(self) -> None:
         """Raises RuntimeError for what a launch before did wrong."""
@@ -191,14 +182,42 @@ class CudaDevice:
         return sm_clock_mhz(self._bus)
 
 
-class _Loaded:
-    """A kernel in the driver's hands, with argument values by addresses."""
+class _Launcher(Protocol):
+    def launch(self, addresses: Mapping[str, int], stream: int) -> None:
+        """Start on tensors by name, in the order of the workload's parameters."""
 
-    def __init__(
-        self, binary: Binary, function: Function, parameters: tuple[tuple[str, int], ...]
-    ) -> None:
-        self.binary, self.function, self.parameters = binary, function, parameters
-        self.values: dict[tuple[int, ...], list[Any]] = {}
+
+class _TritonLauncher:
+    """A Triton kernel, with argument values by addresses."""
+
+    def __init__(self, binary: Binary, driver: CudaDriver) -> None:
+        self._binary, self._driver = binary, driver
+        self._parameters = entry_parameters(binary.texts["ptx"], binary.name)
+        self._function = driver.load(binary.image, binary.name, binary.shared_bytes)
+        self._values: dict[tuple[int, ...], list[Any]] = {}
+
+    def launch(self, addresses: Mapping[str, int], stream: int) -> None:
+        """Start its one kernel."""
+        key, launch = tuple(addresses.values()), self._binary.launch
+        if key not in self._values:
+            ptx = self._binary.texts["ptx"]
+            self._values[key] = entry_values(launch, addresses, self._parameters, ptx)
+        block = (32 * self._binary.num_warps, 1, 1)
+        self._driver.launch(self._function, launch.grid, block, stream, self._values[key])
+
+
+class _ProgramLauncher:
+    """TVM's kernels, with their workspaces in torch's memory."""
+
+    def __init__(self, program: CudaProgram, device: CudaDevice) -> None:
+        image = image_of(program, device.facts.arch)
+        self._kept = [device.allocate(max(1, nbytes)) for nbytes in program.code.workspaces]
+        addresses = [int(memory.data_ptr()) for memory in self._kept]
+        self._kernels = CudaKernels(program.code, image, device.driver, addresses)
+
+    def launch(self, addresses: Mapping[str, int], stream: int) -> None:
+        """Start all of its kernels."""
+        self._kernels.launch(tuple(addresses.values()), stream)
 
 
 def _bus_id(properties: Any) -> str:

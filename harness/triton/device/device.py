@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
-from tirgym.kernels_suite.kernel import Array, Tensor
+from tirgym.kernels_suite.kernel import Array, Tensor, Workload
+from tirgym.kernels_suite.registry import load_workload
 from tirgym.kernels_suite.triton.source import Config, Launch, TritonSource
 
-__all__ = ["Binary", "Device", "DeviceFacts", "Place", "Tuned"]
+__all__ = ["Binary", "Device", "DeviceFacts", "Place", "Runnable", "Tuned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,22 @@ class DeviceFacts:
     """Python, torch, triton, …"""
 
 
+class Runnable(Protocol):
+    """What a device runs: a Triton kernel (`Binary`) or TVM's kernels (`CudaProgram`); plain data that
+    crosses process borders."""
+
+    @property
+    def workload(self) -> str:
+        """URI."""
+
+    @property
+    def code_key(self) -> str:
+        """16 hex digits, equal for equal machine code."""
+
+    def stated_workload(self) -> Workload:
+        """What it computes; its kernel states what a gate without TVM must know."""
+
+
 @dataclass(frozen=True)
 class Binary:
     """A compiled kernel and how it is launched; plain data that crosses process borders."""
@@ -43,6 +62,15 @@ class Binary:
     num_warps: int
     texts: Mapping[str, str]
     """level → text: "ptx" says what the function takes"""
+
+    @cached_property
+    def code_key(self) -> str:
+        """16 hex digits of the machine code."""
+        return hashlib.sha256(self.image).hexdigest()[:16]
+
+    def stated_workload(self) -> Workload:
+        """The workload of the URI."""
+        return load_workload(self.workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +118,8 @@ class Device(Protocol):
     def tensor(self, place: Place) -> Any:
         """The tensor at `place` for torch."""
 
-    def load(self, binary: Binary) -> Any:
-        """The kernel, ready for `launch`."""
+    def load(self, binary: Runnable) -> Any:
+        """Its kernels, ready for `launch`; raises CompileFailedError where they must be compiled first."""
 
     def launch(self, loaded: Any, places: Mapping[str, Place]) -> None:
         """Start a launch on tensors by name; does not wait."""

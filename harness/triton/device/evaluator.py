@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tirgym.errors import DeviceError
+from tirgym.errors import CompileFailedError, DeviceError
 from tirgym.harness.buffers import Poison
 from tirgym.harness.evaluation import (
     Evaluation,
@@ -21,12 +20,12 @@ from tirgym.harness.gate import GateOutcome, InputSet, check, run_gate
 from tirgym.harness.status import Status
 from tirgym.harness.timing import Call, Paired, TimingPlan, interleave, stats_of
 from tirgym.harness.triton.device.bench import DeviceBench
-from tirgym.harness.triton.device.device import Binary, Device, Place
+from tirgym.harness.triton.device.device import Device, Place, Runnable
 from tirgym.harness.triton.input_sets import InputSets
 from tirgym.kernels_suite.kernel import Regime, Workload
 from tirgym.kernels_suite.problem import tensors
 
-__all__ = ["DEVICE_PLAN", "DeviceEvaluator", "VendorTime", "Versus", "code_key"]
+__all__ = ["DEVICE_PLAN", "DeviceEvaluator", "VendorTime", "Versus"]
 
 DEVICE_PLAN = TimingPlan(
     sample_s=4e-4, budget_s=0.08, min_pairs=7, max_pairs=25, noise_limit=0.1, extensions=2
@@ -89,7 +88,9 @@ class DeviceEvaluator:
     That one is trusted only as far as it passes its own gate (`InputSets`).
     """
 
-    def __init__(self, device: Device, default: Binary, workload: Workload, secret: bytes) -> None:
+    def __init__(
+        self, device: Device, default: Runnable, workload: Workload, secret: bytes
+    ) -> None:
         self.device, self.workload, self.default = device, workload, default
         self._default = self.function(default)
         self._bench, self._trusted = (DeviceBench(device, workload) for _ in range(2))
@@ -101,7 +102,7 @@ class DeviceEvaluator:
         """the timed sets of buffers hold normal inputs"""
         self._sides: tuple[list[DeviceBench], list[DeviceBench]] = ([], [])
 
-    def function(self, binary: Binary) -> Callable[..., None]:
+    def function(self, binary: Runnable) -> Callable[..., None]:
         """A function of all tensors' places, inputs first, that launches `binary`."""
         loaded = self.device.load(binary)
         names = [tensor.name for group in tensors(self.workload) for tensor in group]
@@ -125,7 +126,7 @@ class DeviceEvaluator:
 
     # --- correctness ------------------------------------------------------------------------------
 
-    def check(self, binary: Binary, regimes: Sequence[Regime]) -> tuple[Status, GateReport]:
+    def check(self, binary: Runnable, regimes: Sequence[Regime]) -> tuple[Status, GateReport]:
         """The gate's verdict in `regimes`; raises DeviceError."""
         outcome = self._gate(self.function(binary), regimes)
         return outcome.status, outcome.report
@@ -139,12 +140,12 @@ class DeviceEvaluator:
 
     # --- times ------------------------------------------------------------------------------------
 
-    def evaluate(self, binary: Binary, regimes: Sequence[Regime], floor_us: float) -> Evaluation:
+    def evaluate(self, binary: Runnable, regimes: Sequence[Regime], floor_us: float) -> Evaluation:
         """Gate in `regimes`, time beside the default, gate on what the timed calls left.
 
         A time below `floor_us` is SUSPECT.
         """
-        key = code_key(binary)
+        key = binary.code_key
         try:
             function = self.function(binary)
             outcome = self._gate(function, regimes)
@@ -155,6 +156,8 @@ class DeviceEvaluator:
                     outcome.status, key, key, None, report, report.failure, slowdown_limit=slow
                 )
             paired = self._paired(function, self._default)
+        except CompileFailedError as error:
+            return Evaluation(Status.COMPILE_ERROR, key, key, message=str(error))
         except DeviceError as error:
             refused = Status.OUT_OF_MEMORY if error.code in _RESOURCES else Status.CRASH
             return Evaluation(refused, key, key, message=str(error))
@@ -167,7 +170,7 @@ class DeviceEvaluator:
         number = measurement if status is Status.PASSED else None
         return Evaluation(status, key, key, number, outcome.report, message, Level.TRAINING)
 
-    def compare(self, first: Binary, second: Binary, regimes: Sequence[Regime]) -> Versus:
+    def compare(self, first: Runnable, second: Runnable, regimes: Sequence[Regime]) -> Versus:
         """Both gated in `regimes`, then interleaved; the ratio is time of the first / time of the second.
 
         No ratio unless both pass before and after.
@@ -177,7 +180,7 @@ class DeviceEvaluator:
             outcome = self._gate(function, regimes)
             if outcome.status is not Status.PASSED:
                 return Versus(None, None, False, outcome.report.failure or str(outcome.status))
-        if code_key(first) == code_key(second):
+        if first.code_key == second.code_key:
             return Versus(1.0, (1.0, 1.0), True)
         paired = self._paired(functions[1], functions[0])
         left = self._left()
@@ -185,7 +188,7 @@ class DeviceEvaluator:
             return Versus(None, None, False, f"timed calls: {left}")
         return Versus(paired.ratio, paired.interval, False, "", paired.noisy)
 
-    def against_vendor(self, binary: Binary) -> VendorTime | None:
+    def against_vendor(self, binary: Runnable) -> VendorTime | None:
         """`binary`, which passed before, beside the vendor's kernel; None where there is none."""
         bind = self.device.vendor(self.workload.kernel.name)
         if bind is None:
@@ -264,11 +267,6 @@ class DeviceEvaluator:
             cache="cold",
             timer=self._timer.name,
         )
-
-
-def code_key(binary: Binary) -> str:
-    """16 hex digits of the machine code."""
-    return hashlib.sha256(binary.image).hexdigest()[:16]
 
 
 def _plausible(measurement: Measurement, paired: Paired, floor_us: float) -> tuple[Status, str]:

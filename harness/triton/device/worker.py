@@ -22,10 +22,9 @@ from tirgym.harness.channel import Channel
 from tirgym.harness.evaluation import Evaluation, GateReport
 from tirgym.harness.fork_server import die_with_parent
 from tirgym.harness.status import Status
-from tirgym.harness.triton.device.device import Binary, Device, DeviceFacts, Tuned
+from tirgym.harness.triton.device.device import Binary, Device, DeviceFacts, Runnable, Tuned
 from tirgym.harness.triton.device.evaluator import DeviceEvaluator, VendorTime, Versus
 from tirgym.kernels_suite.kernel import Regime
-from tirgym.kernels_suite.registry import load_workload
 from tirgym.kernels_suite.triton.source import Config
 from tirgym.kernels_suite.triton.sources import triton_source
 
@@ -67,24 +66,24 @@ class DeviceDesk:
         return 2.0 * nbytes / best * 1e-9
 
     def check(
-        self, default: Binary, binary: Binary, regimes: Sequence[Regime]
+        self, default: Runnable, binary: Runnable, regimes: Sequence[Regime]
     ) -> tuple[Status, GateReport]:
         """The gate's verdict."""
         return self._of(default).check(binary, regimes)
 
     def evaluate(
-        self, default: Binary, binary: Binary, regimes: Sequence[Regime], floor_us: float
+        self, default: Runnable, binary: Runnable, regimes: Sequence[Regime], floor_us: float
     ) -> Evaluation:
         """Gate and time."""
         return self._of(default).evaluate(binary, regimes, floor_us)
 
     def compare(
-        self, default: Binary, first: Binary, second: Binary, regimes: Sequence[Regime]
+        self, default: Runnable, first: Runnable, second: Runnable, regimes: Sequence[Regime]
     ) -> Versus:
         """Two interleaved."""
         return self._of(default).compare(first, second, regimes)
 
-    def vendor(self, default: Binary, binary: Binary) -> VendorTime | None:
+    def vendor(self, default: Runnable, binary: Runnable) -> VendorTime | None:
         """Beside the vendor's kernel."""
         return self._of(default).against_vendor(binary)
 
@@ -94,13 +93,13 @@ class DeviceDesk:
         source = triton_source(evaluator.workload.kernel)
         return self._device.autotune(source, default, configs, evaluator.tensors())
 
-    def _of(self, default: Binary) -> DeviceEvaluator:
+    def _of(self, default: Runnable) -> DeviceEvaluator:
         """The evaluator of the workload; those that were asked longest ago make room for a new one."""
         found = self._evaluators.pop(default.workload, None)
         if found is None or found.default != default:
             while self._evaluators and self._held > self._room:
                 del self._evaluators[next(iter(self._evaluators))]
-            workload = load_workload(default.workload)
+            workload = default.stated_workload()
             found = DeviceEvaluator(self._device, default, workload, self._secret)
         self._evaluators[default.workload] = found
         return found

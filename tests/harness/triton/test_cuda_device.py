@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 from tirgym.errors import BackendUnavailableError, DeviceError, InvalidValueError
+from tirgym.harness.cuda import clocks
+from tirgym.harness.cuda.driver import CudaDriver
 from tirgym.harness.judge import Expected, judge
 from tirgym.harness.status import Status
-from tirgym.harness.triton.device import clocks, cuda
+from tirgym.harness.triton.device import cuda
 from tirgym.harness.triton.device.cuda import CudaDevice, open_cuda, why_no_cuda
-from tirgym.harness.triton.device.cuda_driver import CudaDriver
 from tirgym.harness.triton.device.device import Binary
 from tirgym.harness.triton.device.entry import entry_parameters, entry_values
 from tirgym.harness.triton.device.evaluator import DeviceEvaluator
@@ -273,7 +274,7 @@ def test_a_driver_says_what_it_refuses(library: Path) -> None:
     driver = CudaDriver.open(str(library))
     function = driver.load(b"\x7fELFright", "add", 0)
     with pytest.raises(DeviceError, match=r"cuLaunchKernel: unknown error \(error 1\)"):
-        driver.launch(function, (1, 1, 1), 33, 7, [])
+        driver.launch(function, (1, 1, 1), (33, 1, 1), 7, [])
     driver.unload(function)
     with pytest.raises(BackendUnavailableError, match="no NVIDIA driver"):
         CudaDriver.open("libof-nowhere.so.1")

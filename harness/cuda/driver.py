@@ -1,7 +1,7 @@
 """`CudaDriver`: the few functions of NVIDIA's driver that load and launch a cubin, through ctypes.
 
-One way for every version of Triton, and for cubins that were made elsewhere; torch's context and
-stream are used. Names and constants: CUDA Driver API, module management and execution control.
+One way for every version of Triton, and for cubins that were made elsewhere; the context and stream of
+torch or CuPy are used. Names and constants: CUDA Driver API, module management and execution control.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Function:
 
 
 class CudaDriver:
-    """Works in the context that is current, which torch has made."""
+    """Works in the context that is current, which torch or CuPy has made."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -49,8 +49,17 @@ class CudaDriver:
 
     def load(self, image: bytes, name: str, shared_bytes: int) -> Function:
         """The function `name` of a cubin; raises DeviceError."""
-        module, handle = ctypes.c_void_p(), ctypes.c_void_p()
+        return self.function(self.module(image), name, shared_bytes)
+
+    def module(self, image: bytes) -> ctypes.c_void_p:
+        """A cubin, loaded; raises DeviceError."""
+        module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(image))
+        return module
+
+    def function(self, module: ctypes.c_void_p, name: str, shared_bytes: int = 0) -> Function:
+        """The function `name` with room for `shared_bytes` of dynamic shared memory; raises DeviceError."""
+        handle = ctypes.c_void_p()
         self._call("cuModuleGetFunction", ctypes.byref(handle), module, name.encode())
         if shared_bytes > _PLAIN_SHARED_BYTES:
             size = ctypes.c_int(shared_bytes)
@@ -66,13 +75,13 @@ class CudaDriver:
         self,
         function: Function,
         grid: tuple[int, int, int],
-        threads: int,
+        block: tuple[int, int, int],
         stream: int,
         values: Sequence[Any],
     ) -> None:
-        """Start `grid` blocks of `threads`; `values` are ctypes objects, one a parameter."""
+        """Start `grid` blocks of `block` threads (x, y, z); `values` are ctypes objects, one a parameter."""
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-        sizes = (*grid, threads, 1, 1, function.shared_bytes)
+        sizes = (*grid, *block, function.shared_bytes)
         self._call(
             "cuLaunchKernel",
             function.handle,
