@@ -9,6 +9,7 @@ import tvm
 
 from tirgym.harness.backends.compile_only import CompileOnlyBackend
 from tirgym.harness.backends.device_code import compile_device
+from tirgym.harness.backends.nvcc import compile_cuda, needs_nvcc
 from tirgym.harness.backends.nvptx import cubin_of, nvptx_target, ptx_of, ptx_pipeline
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
@@ -22,7 +23,8 @@ def _tvm_target(arch: str) -> Any:
 
 
 class CUDABackend(CompileOnlyBackend):
-    """CUDA C from TVM, PTX from its NVPTX code generator, SASS from ptxas of the extra `triton`."""
+    """CUDA C from TVM, PTX from its NVPTX code generator, SASS from ptxas of the extra `triton`; PTX and
+    SASS of what only CUDA C can say (tensor cores, asynchronous copies) from nvcc."""
 
     name = "cuda"
     levels: tuple[str, ...] = ("tir", "lowered", "cuda", "ptx", "sass")
@@ -32,19 +34,24 @@ class CUDABackend(CompileOnlyBackend):
         return _tvm_target(target.arch)
 
     def ir_level(self, program: Program, level: str) -> str:
-        """As for every device; "ptx" is LLVM's, "sass" what ptxas makes of it."""
+        """As for every device; "ptx" is LLVM's, "sass" what ptxas makes of it. Both are nvcc's where the
+        program uses tensor cores or asynchronous copies."""
         if level not in ("ptx", "sass"):
             return super().ir_level(program, level)
-        target = program.target
+        target, mod = program.target, self._completed(program).mod
+        code, _ = self._compiled(mod, target)
+        if needs_nvcc(code.source):
+            if level == "ptx":
+                return compile_cuda(code.source, target.arch, "ptx").decode()
+            return _sass(compile_cuda(code.source, target.arch, "cubin"))
         _, module = compile_device(
-            self._completed(program).mod,
-            nvptx_target(target.arch),
-            self._limits(target),
-            ptx_pipeline(),
+            mod, nvptx_target(target.arch), self._limits(target), ptx_pipeline()
         )
         ptx = ptx_of(module)
-        if level == "ptx":
-            return ptx
-        from tirgym.harness.triton.sass import sass_of
+        return ptx if level == "ptx" else _sass(cubin_of(ptx, target.arch))
 
-        return sass_of(cubin_of(ptx, target.arch))
+
+def _sass(cubin: bytes) -> str:
+    from tirgym.harness.triton.sass import sass_of
+
+    return sass_of(cubin)

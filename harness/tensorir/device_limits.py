@@ -33,6 +33,9 @@ class DeviceLimits:
     """lengths of its vector types"""
     scopes: tuple[str, ...] = ("global", "local", "shared")
     """memory that intermediate buffers may lie in"""
+    features: tuple[str, ...] = ()
+    """what transforms may ask for: "wmma" (instructions of a warp on matrices), "cp.async" (copies to
+    shared memory that run beside the threads)"""
 
 
 LIMITS: Mapping[str, str] = {

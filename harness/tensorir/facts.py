@@ -15,10 +15,11 @@ from tvm.s_tir.schedule import _ffi_api as ffi
 
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.block_view import BlockView
+from tirgym.harness.tensorir.device_limits import device_limits
 from tirgym.harness.tensorir.exchange import exchange_of
 from tirgym.harness.tensorir.loop_facts import LoopFacts, PartFacts, bits, cached_flag, part_facts
 from tirgym.harness.tensorir.nest import Linear, Loop, LoopNest, Placement
-from tirgym.harness.transforms.tensorize import INTRINSICS
+from tirgym.harness.transforms.tensorize import CPU_FEATURES
 
 __all__ = ["Facts", "LoopFacts", "bits", "span"]
 
@@ -38,14 +39,15 @@ class _Lazy(Generic[T]):
 
 
 @cache
-def cpu_features(target: Target) -> frozenset[str]:
-    """Those CPU features of `target` that some intrinsic needs."""
+def features(target: Target) -> frozenset[str]:
+    """What `target` has of that which some intrinsic needs."""
     if target.backend != "llvm":
-        return frozenset()
+        limits = device_limits(target)
+        return frozenset(() if limits is None else limits.features)
     built = tvm.target.Target({"kind": "llvm", "mcpu": target.arch})
     return frozenset(
         feature
-        for feature in INTRINSICS.values()
+        for feature in CPU_FEATURES.values()
         if tvm.target.codegen.target_has_features(feature, built)
     )
 
@@ -163,9 +165,14 @@ class Facts(LoopFacts):
         return found
 
     @_Lazy
-    def cpu_features(self) -> frozenset[str]:
-        """CPU features of the target that intrinsics may need."""
-        return cpu_features(self.target)
+    def features(self) -> frozenset[str]:
+        """What the target has of that which intrinsics need."""
+        return features(self.target)
+
+    @_Lazy
+    def collective(self) -> int:
+        """Blocks that a whole warp runs together."""
+        return sum([1 << i for i, view in enumerate(self.views) if view.collective])
 
     @_Lazy
     def pipeline(self) -> bool:

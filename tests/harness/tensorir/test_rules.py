@@ -339,7 +339,9 @@ CASES: dict[str, list[Case]] = {
         Case("int8_gemm", "CacheWrite(block=0)", "StorePrecision(block=0, dtype='float16')", True)
     ],
 }
-ELSEWHERE = {"loop cap", "block cap", "inline size", "body size"}
+ON_FRAGMENTS = {"whole warps", "fragments stay"}
+"""tested in transforms/test_tensor_cores.py"""
+ELSEWHERE = {"loop cap", "block cap", "inline size", "body size", *ON_FRAGMENTS}
 ALL = [(rule, case) for rule, cases in CASES.items() for case in cases]
 
 
