@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+import pytest
 from tvm import te
 
 from tirgym.harness.target import Target
@@ -12,7 +15,23 @@ from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.transforms import parse_transform
 from tirgym.kernels_suite.kernel import Kernel, Workload
 
-__all__ = ["Player", "on_tensor_cores", "player_on_tensor_cores", "product"]
+__all__ = [
+    "SM_80",
+    "SM_90",
+    "Player",
+    "needs_toolkit",
+    "on_tensor_cores",
+    "player_on_tensor_cores",
+    "product",
+    "spread",
+]
+
+
+needs_toolkit = pytest.mark.skipif(
+    shutil.which("nvcc") is None or find_spec("triton") is None,
+    reason="needs nvcc of NVIDIA's CUDA toolkit, and pip install 'tirgym[triton]'",
+)
+SM_80, SM_90 = Target("cuda", "sm_80", 1), Target("cuda", "sm_90", 1)
 
 
 class Player:
@@ -102,7 +121,7 @@ def player_on_tensor_cores(
     if has_cast:
         move("ReverseComputeAt", "c", "product_global", 1)
         play("SetScope", "product_global", scope="shared")
-        _spread(player, "c")
+        spread(player, "c")
     loads = {"a": "wmma_load_a", "b": f"wmma_load_b{suffix}"}
     for read, tensor in enumerate(loads):
         copy = f"{tensor}_global"
@@ -113,7 +132,7 @@ def player_on_tensor_cores(
         move("ComputeAt", copy, "product", 2)
         if shared:
             play("SetScope", copy, scope="shared")
-            _spread(player, copy)
+            spread(player, copy)
     play("DecomposeReduction", "product", 2)
     for tensor, load in loads.items():
         play("Tensorize", f"{tensor}_global{'_global' if shared else ''}", -2, intrinsic=load)
@@ -123,11 +142,13 @@ def player_on_tensor_cores(
     return player
 
 
-def _spread(player: Player, block: str) -> None:
+def spread(player: Player, block: str, lanes: int = 4) -> None:
     """Spread the tile that a block goes over in its two innermost loops over the threads of a warp, which
-    take vectors of four elements."""
-    player.play("Split", block, -1, factor=4)
+    take vectors of some elements."""
+    player.play("Split", block, -1, factor=lanes)
     player.play("Fuse", block, -3)
-    player.play("Split", block, -2, factor=32)
+    vectors = player.program.nest.loops[player.program.nest.blocks[player.block(block)].chain[-2]]
+    if vectors.extent > 32:
+        player.play("Split", block, -2, factor=32)
     player.play("Vectorize", block, -1)
     player.play("Bind", block, -2, thread="threadIdx.x")

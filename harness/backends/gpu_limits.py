@@ -19,6 +19,7 @@ CUDA = DeviceLimits(
     shared_bytes=48 << 10,
     local_bytes=512 << 10,
     lanes=(2, 4),
+    vector_bytes=16,
     features=("wmma", "cp.async"),
 )
 """CUDA C++ Programming Guide, technical specifications per compute capability, the same for 8.0 to 10.0.

@@ -83,7 +83,7 @@ class Facts(LoopFacts):
         once: list[bool] = []
         views: list[BlockView] = []
         placed: list[Placement] = []
-        over_loop = over_block = annotated = nested = single = 0
+        over_loop = over_block = annotated = pipelined = nested = single = 0
         serial = parallel = vectorized = unrolled = bound = aligned = affine = local_reduction = 0
         for entry in self.nest.parts:
             facts, loop, block = part_facts(entry, self._schedule), entry.loop, entry.block
@@ -105,6 +105,7 @@ class Facts(LoopFacts):
             single |= facts.single << loop
             serial |= facts.serial << loop
             annotated |= facts.annotated << loop
+            pipelined |= facts.pipelined << loop
             parallel |= facts.parallel << loop
             vectorized |= facts.vectorized << loop
             unrolled |= facts.unrolled << loop
@@ -116,6 +117,7 @@ class Facts(LoopFacts):
         self.chain, self.reduced, self.trips, self.once = chains, reductions, trips, once
         self.views, self.placed, self.runs = views, placed, runs
         self.over_loop, self.over_block, self.annotated = over_loop, over_block, annotated
+        self.pipelined = pipelined
         self.nested, self.single, self.serial, self.parallel = nested, single, serial, parallel
         self.vectorized, self.unrolled, self.bound = vectorized, unrolled, bound
         self.aligned, self.affine, self.local_reduction = aligned, affine, local_reduction

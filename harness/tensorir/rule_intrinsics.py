@@ -12,6 +12,7 @@ from tvm.tirx import BufferStore, FloatImm, IntImm
 from tirgym.harness.tensorir.device_limits import device_limits
 from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.nest import Access, Block, Buffer
+from tirgym.harness.tensorir.pipelines import alignment_of
 from tirgym.harness.tensorir.rule_limits import EVERYTHING
 from tirgym.harness.tensorir.rule_threads import axes_of, thread_fault
 from tirgym.harness.tensorir.wmma import (
@@ -141,14 +142,8 @@ def _in_memory(facts: Facts, buffer: Buffer) -> bool:
         return False
     steps = [buffer.shape[-1]]
     for writer in facts.writers.get(buffer.handle, ()):
-        steps += _alignment(facts.blocks[writer])
+        steps += alignment_of(facts.blocks[writer])
     return not any(step % SIDE for step in steps)
-
-
-def _alignment(block: Block) -> list[int]:
-    """Factors and offsets that `StorageAlign` left at a block."""
-    found = block.facts.node.annotations.get("buffer_dim_align", ())
-    return [int(part) for entry in found for part in tuple(entry)[2:]]
 
 
 def _becomes_fragment(facts: Facts, buffer: Buffer) -> bool:

@@ -14,6 +14,7 @@ from tirgym.harness.tensorir.facts import Facts, LoopFacts, bits
 from tirgym.harness.tensorir.nest import REDUCE, Buffer
 from tirgym.harness.tensorir.rule_limits import EVERYTHING, MAX_BLOCKS
 from tirgym.harness.transforms.bind import THREADS
+from tirgym.harness.transforms.software_pipeline import STAGES
 from tirgym.harness.transforms.store_precision import DTYPES
 from tirgym.harness.transforms.tensorize import INTRINSICS
 
@@ -50,6 +51,7 @@ _ACCEPTED: dict[str, Callable[[Any], bool]] = {
     "Tensorize": lambda t: t.intrinsic in INTRINSICS,
     "Bind": lambda t: t.thread in THREADS,
     "StorePrecision": lambda t: t.dtype in DTYPES,
+    "SoftwarePipeline": lambda t: 2 <= t.stages <= max(STAGES),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tirgym.harness.tensorir import rule_bodies as bodies
 from tirgym.harness.tensorir import rule_intrinsics as intrinsics
 from tirgym.harness.tensorir import rule_moves as moves
+from tirgym.harness.tensorir import rule_pipelines as pipelines
 from tirgym.harness.tensorir import rule_regions as regions
 from tirgym.harness.tensorir import rule_storage as storage
 from tirgym.harness.tensorir import rule_threads as threads
@@ -13,6 +14,13 @@ from tirgym.harness.tensorir.rule import INLINES, MOVES, PADDING, STAGES, STORAG
 __all__ = ["MOVE_RULES"]
 
 MOVE_RULES: tuple[Rule, ...] = (
+    Rule(
+        "pipeline stays whole",
+        "a block or loop of a software pipeline, or a block that exchanges values with it",
+        (*MOVES, *INLINES, *STAGES, "SetScope"),
+        pipelines.moves_in_pipeline,
+        by_row=True,
+    ),
     Rule(
         "no moves of vectorized code",
         "the block or the loop is vectorized",

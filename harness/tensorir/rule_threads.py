@@ -24,6 +24,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import tvm
+from tvm.ir.expr import TensorLoad
+from tvm.tirx import BufferStore
+
 from tirgym.harness.tensorir.device_limits import DeviceLimits, device_limits
 from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.rule_limits import EVERYTHING
@@ -358,15 +362,28 @@ def scattered_scope(facts: Facts, t: Any, asked: int) -> int:
 
 
 def strange_lanes(facts: Any, t: Any, asked: int) -> int:
-    """Vectorize of a loop that is as long as no vector of the device's language."""
+    """Vectorize of a loop that is as long as no vector of the device's language, nor fills what a copy moves
+    at a time."""
     limits = device_limits(facts.target)
     if limits is None:
         return 0
     refused = 0
     for i in bits(asked & facts.all_loops):
-        if facts.extents[i] not in limits.lanes:
+        if facts.extents[i] not in limits.lanes and not _fills_copy(facts, limits, i):
             refused |= 1 << i
     return refused
+
+
+def _fills_copy(facts: Facts, limits: DeviceLimits, loop: int) -> bool:
+    """Whether the iterations of `loop` are one copy of the device's longest."""
+    if not facts.over_block >> loop & 1:
+        return False
+    block = facts.blocks[facts.firsts[loop]].facts
+    body = block.node.body
+    if type(body) is not BufferStore or type(body.value) is not TensorLoad:
+        return False
+    bits_of = tvm.DataType(block.writes[0].buffer.dtype).bits
+    return int(facts.extents[loop] * bits_of) == 8 * limits.vector_bytes
 
 
 def _kept(facts: Facts, buffer: int) -> bool:

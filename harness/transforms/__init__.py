@@ -58,6 +58,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ("Tensorize", "tirgym.harness.transforms.tensorize:Tensorize"),
     ("VectorMath", "tirgym.harness.transforms.vector_math:VectorMath"),
     ("Bind", "tirgym.harness.transforms.bind:Bind"),
+    ("SoftwarePipeline", "tirgym.harness.transforms.software_pipeline:SoftwarePipeline"),
     ("Configure", "tirgym.harness.transforms.configure:Configure"),
     ("StorePrecision", "tirgym.harness.transforms.store_precision:StorePrecision"),
     ("SetMeta", "tirgym.harness.triton.transforms.set_meta:SetMeta"),
@@ -136,7 +137,7 @@ VOCABULARIES: Mapping[str, tuple[str, ...]] = {
         "InsertPass",
         "SetPassArgument",
     ),
-    "cuda": (*_DEVICE_VOCABULARY, "Tensorize"),
+    "cuda": (*_DEVICE_VOCABULARY, "Tensorize", "SoftwarePipeline"),
     "opencl": _DEVICE_VOCABULARY,
     "rocm": _DEVICE_VOCABULARY,
 }

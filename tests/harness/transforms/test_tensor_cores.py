@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 import tvm
 from handmade import quick
-from tensor_cores import Player, on_tensor_cores, player_on_tensor_cores, product
+from tensor_cores import (
+    SM_80,
+    SM_90,
+    Player,
+    needs_toolkit,
+    on_tensor_cores,
+    player_on_tensor_cores,
+    product,
+)
 
 from tirgym.errors import IllegalTransformError
 from tirgym.harness.backend import backend
@@ -31,11 +37,6 @@ from tirgym.harness.transforms.base import SlotLimits
 from tirgym.kernels_suite.families.half_precision import MATMUL
 from tirgym.kernels_suite.kernel import Workload
 
-needs_toolkit = pytest.mark.skipif(
-    shutil.which("nvcc") is None or find_spec("triton") is None,
-    reason="needs nvcc of NVIDIA's CUDA toolkit, and pip install 'tirgym[triton]'",
-)
-SM_80, SM_90 = Target("cuda", "sm_80", 1), Target("cuda", "sm_90", 1)
 HALF = Workload.of(MATMUL, {"m": 32, "n": 32, "k": 32})
 KINDS = [
     ("float16", "float32", False),
@@ -156,7 +157,6 @@ def test_float32_is_refused() -> None:
         ("fragments stay", "CacheRead", "a_global_global_o", None, {"read": 0}),
         ("fragments stay", "SetScope", "product_global_o", None, {"scope": "local"}),
         ("fragments stay", "StorageAlign", "a_global", None, {"factor": 32, "offset": 8}),
-        ("blocks, then threads", "Bind", "product_update_o", 2, {"thread": "blockIdx.z"}),
     ],
 )
 def test_what_instructions_use_stays(
