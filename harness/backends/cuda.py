@@ -9,7 +9,7 @@ import tvm
 
 from tirgym.harness.backends.compile_only import CompileOnlyBackend
 from tirgym.harness.backends.device_code import compile_device
-from tirgym.harness.backends.nvcc import compile_cuda, needs_nvcc
+from tirgym.harness.backends.nvcc import compile_cuda, has_nvcc, needs_nvcc
 from tirgym.harness.backends.nvptx import cubin_of, nvptx_target, ptx_of, ptx_pipeline
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
@@ -23,8 +23,8 @@ def _tvm_target(arch: str) -> Any:
 
 
 class CUDABackend(CompileOnlyBackend):
-    """CUDA C from TVM, PTX from its NVPTX code generator, SASS from ptxas of the extra `triton`; PTX and
-    SASS of what only CUDA C can say (tensor cores, asynchronous copies) from nvcc."""
+    """CUDA C from TVM; PTX and SASS from nvcc, which tensor cores and asynchronous copies need. Without nvcc
+    PTX from TVM's NVPTX code generator, and SASS from ptxas of the extra `triton`."""
 
     name = "cuda"
     levels: tuple[str, ...] = ("tir", "lowered", "cuda", "ptx", "sass")
@@ -34,13 +34,13 @@ class CUDABackend(CompileOnlyBackend):
         return _tvm_target(target.arch)
 
     def ir_level(self, program: Program, level: str) -> str:
-        """As for every device; "ptx" is LLVM's, "sass" what ptxas makes of it. Both are nvcc's where the
-        program uses tensor cores or asynchronous copies."""
+        """As for every device; "ptx" and "sass" are what nvcc makes of the CUDA C, or without nvcc LLVM's PTX
+        and what ptxas makes of that."""
         if level not in ("ptx", "sass"):
             return super().ir_level(program, level)
         target, mod = program.target, self._completed(program).mod
         code, _ = self._compiled(mod, target)
-        if needs_nvcc(code.source):
+        if has_nvcc() or needs_nvcc(code.source):
             if level == "ptx":
                 return compile_cuda(code.source, target.arch, "ptx").decode()
             return _sass(compile_cuda(code.source, target.arch, "cubin"))

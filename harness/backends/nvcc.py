@@ -1,4 +1,4 @@
-"""`nvcc`: NVIDIA's own compiler, for CUDA C that TVM's NVPTX code generator has no counterpart of."""
+"""`nvcc`: NVIDIA's own compiler, for PTX and machine code of the CUDA C that a program becomes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tirgym.errors import BackendUnavailableError, CompileFailedError
 
-__all__ = ["compile_cuda", "needs_nvcc"]
+__all__ = ["compile_cuda", "has_nvcc", "needs_nvcc"]
 
 _MARKS = ("nvcuda::wmma", "cp.async")
 _PLACES = ("/usr/local/cuda/bin/nvcc",)
@@ -18,8 +18,13 @@ _NVCC_S = 120.0
 
 
 def needs_nvcc(source: str) -> bool:
-    """Whether CUDA C uses tensor cores or asynchronous copies."""
+    """Whether CUDA C uses tensor cores or asynchronous copies, which TVM's NVPTX code generator lacks."""
     return any(mark in source for mark in _MARKS)
+
+
+def has_nvcc() -> bool:
+    """Whether it is installed."""
+    return _nvcc() is not None
 
 
 @lru_cache(maxsize=1)
