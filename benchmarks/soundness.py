@@ -1,10 +1,15 @@
 """How often do legal schedules compute something else? Random deep schedules against the unscheduled.
 
 Run: python -m tirgym.benchmarks.soundness --schedules 400 --depth 12 --seed 0
+     python -m tirgym.benchmarks.soundness --backend cuda --arch sm_90 --schedules 200
 
 Each schedule is built and run in a forked child with a time limit, on two input sets one after the
 other, so that values left over from the first show in the second. Wrong schedules are shrunk to the
 shortest step list that is still wrong and printed as transform texts. Exit code 1 if there is one.
+
+With a backend for GPUs what is run is what `semantic_check` runs, of the completed program: threads one after
+the other on the CPU, tensor cores as loops, pipelines as pipelines. What static checks refuse counts as "refused".
+There the last kernel is a tiled float16 product that is ready for tensor cores and pipelines.
 """
 
 from __future__ import annotations
@@ -24,9 +29,13 @@ from typing import Any
 
 import numpy as np
 
+from tirgym.benchmarks.soundness_starts import TILED_PRODUCT, tiled_product
 from tirgym.errors import IllegalTransformError, TirgymError
 from tirgym.harness.backends.llvm import LLVMBackend, tvm_target
+from tirgym.harness.evaluation_run import static_finding
+from tirgym.harness.semantic import on_cpu
 from tirgym.harness.target import Target
+from tirgym.harness.tensorir.completion import completed
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.tensorir.random_schedules import draw_transform
 from tirgym.harness.transforms import default_vocabulary
@@ -40,13 +49,14 @@ __all__ = ["Finding", "check", "main"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of one schedule: "ok", "wrong", "build error", "crash" or "timeout"."""
+    """What became of one schedule: "ok", "refused", "wrong", "build error", "crash" or "timeout"."""
 
     verdict: str
     detail: str = ""
     seconds: float = 0.0
 
 
+_FINE = ("ok", "refused")
 Inputs = list[tuple[tuple[Any, ...], tuple[Any, ...]]]
 
 
@@ -88,6 +98,11 @@ def _judge(program: TensorIRProgram, cases: Inputs) -> Finding:
     """In the child: build, run, compare."""
     started = time.perf_counter()
     try:
+        if program.target.backend != "llvm":
+            refusal = static_finding(program)
+            if refusal:
+                return Finding("refused", refusal)
+            program = on_cpu(completed(program))
         results = _run(program.mod, program.target, program.workload, [x for x, _ in cases])
     except (RuntimeError, ValueError, TypeError) as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
@@ -157,20 +172,20 @@ def _verdict(start: TensorIRProgram, steps: Sequence[Transform], cases: Inputs) 
     return "illegal" if program is None else check(program, cases).verdict
 
 
-def _starts(name: str, threads: int, arch: str, train: bool) -> list[TensorIRProgram]:
+def _starts(name: str, target: Target, train: bool) -> list[TensorIRProgram]:
     """The kernel at its tiny shape, and at that shape rounded up so that more factors divide.
 
     With `train`: at its first two train shapes instead.
     """
+    if name == TILED_PRODUCT:
+        return [tiled_product(target)]
     kernel = load_kernel(name)
     tiny = dict(kernel.tiny_shape)
     rounded = {dim: size if size < 6 else -(-size // 8) * 8 for dim, size in tiny.items()}
     found = []
     for shape in kernel.train[:2] if train else (rounded, tiny):
         try:
-            found.append(
-                TensorIRProgram.start(Workload.of(kernel, shape), Target("llvm", arch, threads))
-            )
+            found.append(TensorIRProgram.start(Workload.of(kernel, shape), target))
         except (TirgymError, RuntimeError, ValueError):
             continue
     return found
@@ -179,7 +194,8 @@ def _starts(name: str, threads: int, arch: str, train: bool) -> list[TensorIRPro
 def _cases(start: TensorIRProgram, seed: int) -> Inputs:
     rng = np.random.default_rng(seed)
     inputs = [make_inputs(start.workload, rng, Regime.NORMAL) for _ in range(2)]
-    outputs = _run(start.mod, start.target, start.workload, inputs)
+    plain = TensorIRProgram.start(start.workload, Target("llvm", LLVMBackend().target().arch, 1))
+    outputs = _run(plain.mod, plain.target, plain.workload, inputs)
     return list(zip(inputs, outputs, strict=True))
 
 
@@ -190,21 +206,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--depth", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--backend", default="llvm", help="llvm, cuda, opencl or rocm")
+    parser.add_argument("--arch", default="", help="of a GPU; default: sm_90 on cuda")
     parser.add_argument("--kernels", default="", help="names, separated by commas; default: all")
     parser.add_argument("--train", action="store_true", help="train shapes instead of tiny ones")
     parser.add_argument("--only", default="", help="transforms to draw from, by name; default: all")
     args = parser.parse_args(argv)
     os.environ["TVM_NUM_THREADS"] = str(args.threads)
-    vocabulary = default_vocabulary("llvm")
-    arch = LLVMBackend().target().arch
+    vocabulary = default_vocabulary(args.backend)
+    target = _target(args.backend, args.arch, args.threads)
     names = args.kernels.split(",") if args.kernels else list(kernel_names())
+    if args.backend == "cuda" and not args.kernels:
+        names.append(TILED_PRODUCT)
     prepared: dict[tuple[str, int], tuple[TensorIRProgram, Inputs]] = {}
     counts: Counter[str] = Counter()
     for number in range(args.schedules):
         rng = np.random.default_rng([args.seed, number])
         name = names[number % len(names)]
         if (name, 0) not in prepared:
-            for i, start in enumerate(_starts(name, args.threads, arch, args.train)):
+            for i, start in enumerate(_starts(name, target, args.train)):
                 prepared[name, i] = start, _cases(start, args.seed)
         variant = int(rng.random() < 0.3 and (name, 1) in prepared)
         start, cases = prepared[name, variant]
@@ -226,10 +246,16 @@ def main(argv: Sequence[str] | None = None) -> int:
                 break
         finding = check(program, cases)
         counts[finding.verdict] += 1
-        if finding.verdict != "ok":
+        if finding.verdict not in _FINE:
             _report(number, start, program, cases, finding)
     print(json.dumps({"schedules": args.schedules, **counts}))
-    return 0 if set(counts) <= {"ok"} else 1
+    return 0 if set(counts) <= set(_FINE) else 1
+
+
+def _target(backend: str, arch: str, threads: int) -> Target:
+    if backend == "llvm":
+        return Target(backend, LLVMBackend().target().arch, threads)
+    return Target(backend, arch or {"cuda": "sm_90", "rocm": "gfx942"}.get(backend, ""), 1)
 
 
 def _report(

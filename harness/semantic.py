@@ -1,7 +1,8 @@
 """`semantic_check`: the meaning of a thread-bound program, by running its threads one after the other.
 
 For GPUs that are not here. Thread-bound loops become serial ones, memory of blocks and threads becomes
-ordinary memory, and the program goes through the gate on this machine's CPU. One thread after the
+ordinary memory, an instruction on tensor cores becomes loops that do what its call says, and the program
+goes through the gate on this machine's CPU. One thread after the
 other sees what the one before wrote, so a missing barrier, a race and whatever the device's compiler
 does stay unseen: the best verdict is SEMANTIC_ONLY, never a pass, never a number.
 """
@@ -18,6 +19,7 @@ from tirgym.harness.evaluation_run import static_finding
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
+from tirgym.harness.tensorir.fragments import as_loops, without_mixed_fragments
 from tirgym.harness.tensorir.handles import new_schedule
 from tirgym.harness.tensorir.nest import read_nest
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -66,7 +68,8 @@ def semantic_check(
 
 def on_cpu(program: TensorIRProgram) -> TensorIRProgram:
     """`program` for one thread of this machine's CPU: the same blocks, every loop serial."""
-    mod = _global_memory(serial_module(program.mod))
+    mod = as_loops(without_mixed_fragments(program).mod)
+    mod = _global_memory(serial_module(mod))
     schedule = new_schedule(mod)
     return TensorIRProgram(program.workload, backend("llvm").target(), (), schedule)
 

@@ -34,6 +34,7 @@ from tirgym.harness.tensorir.nest import (
     LoopNest,
     items,
 )
+from tirgym.harness.tensorir.wmma import CALLS
 
 __all__ = ["NestCounts", "nest_counts", "vector_intrinsic"]
 
@@ -174,13 +175,17 @@ def _work(nest: LoopNest, block: Block, runs: _Runs) -> dict[str, int]:
 
 
 def vector_intrinsic(block: Block) -> str:
-    """Name of the LLVM intrinsic that a block consists of; "" for ordinary arithmetic."""
+    """Name of the LLVM intrinsic, or of TVM's operator on fragments, that a block consists of; "" for
+    ordinary arithmetic."""
     if not block_view(block.placement).intrinsic:
         return ""
     todo = [block.facts.node.body]
     while todo:
         node = todo.pop()
-        if type(node) is Call and str(getattr(node.op, "name", "")).startswith("tirx.call_llvm"):
+        name = str(getattr(node.op, "name", "")) if type(node) is Call else ""
+        if name in CALLS:
+            return name
+        if name.startswith("tirx.call_llvm"):
             return _llvm_name(node.args[0])
         todo += items(node.seq) if hasattr(node, "seq") else ()
         value = getattr(node, "value", None)

@@ -14,7 +14,7 @@ from tirgym.harness.backends.device_code import compile_device
 from tirgym.harness.backends.gpu_limits import archs_of
 from tirgym.harness.backends.nvptx import cubin_of, nvptx_target, ptx_of, ptx_pipeline
 from tirgym.harness.cuda.capability import cuda_capability, cuda_product
-from tirgym.harness.cuda.compiling import nvrtc_version
+from tirgym.harness.cuda.compiling import nvcc, nvcc_path, nvrtc_version
 from tirgym.harness.cuda.session import why_no_device
 from tirgym.harness.launches import DeviceCode
 from tirgym.harness.program import Program
@@ -29,7 +29,8 @@ def _tvm_target(arch: str) -> Any:
 
 
 class CUDABackend(CompileOnlyBackend):
-    """CUDA C from TVM, PTX from its NVPTX code generator, SASS from ptxas of the extra `triton`."""
+    """CUDA C from TVM; PTX and SASS from nvcc, which tensor cores and asynchronous copies need. Without nvcc
+    PTX from TVM's NVPTX code generator, and SASS from ptxas of the extra `triton`."""
 
     name = "cuda"
     levels: tuple[str, ...] = ("tir", "lowered", "cuda", "ptx", "sass")
@@ -63,22 +64,21 @@ class CUDABackend(CompileOnlyBackend):
         return _tvm_target(target.arch)
 
     def ir_level(self, program: Program, level: str) -> str:
-        """As for every device; "ptx" is LLVM's, "sass" what ptxas makes of it."""
+        """As for every device; "ptx" and "sass" are what nvcc makes of the CUDA C, or without nvcc LLVM's PTX
+        and what ptxas makes of that."""
         if level not in ("ptx", "sass"):
             return super().ir_level(program, level)
-        target = program.target
+        target, mod = program.target, self._completed(program).mod
+        code, _ = self._compiled(mod, target)
+        if nvcc_path() is not None or _needs_nvcc(code.source):
+            if level == "ptx":
+                return nvcc(code.source, target.arch, "ptx").decode()
+            return _sass(nvcc(code.source, target.arch))
         _, module = compile_device(
-            self._completed(program).mod,
-            nvptx_target(target.arch),
-            self._limits(target),
-            ptx_pipeline(),
+            mod, nvptx_target(target.arch), self._limits(target), ptx_pipeline()
         )
         ptx = ptx_of(module)
-        if level == "ptx":
-            return ptx
-        from tirgym.harness.triton.sass import sass_of
-
-        return sass_of(cubin_of(ptx, target.arch))
+        return ptx if level == "ptx" else _sass(cubin_of(ptx, target.arch))
 
     def _loader(self, code: DeviceCode, target: Target) -> Callable[[], Callable[..., None]]:
         reason = self.why_cannot_run(target)
@@ -92,3 +92,14 @@ class CUDABackend(CompileOnlyBackend):
             return LoadedKernels(code, session(target))
 
         return load
+
+
+def _needs_nvcc(source: str) -> bool:
+    """Whether CUDA C uses tensor cores or asynchronous copies, which TVM's NVPTX code generator lacks."""
+    return "nvcuda::wmma" in source or "cp.async" in source
+
+
+def _sass(cubin: bytes) -> str:
+    from tirgym.harness.triton.sass import sass_of
+
+    return sass_of(cubin)

@@ -17,6 +17,9 @@ from tvm.ir.instrument import pass_instrument
 from tirgym.errors import CompileFailedError
 from tirgym.harness.launches import DeviceCode, Launch
 from tirgym.harness.tensorir.device_limits import DeviceLimits
+from tirgym.harness.tensorir.nest import read_nest
+from tirgym.harness.tensorir.pipelines import copies_asynchronously, with_ordinary_copies
+from tirgym.harness.tensorir.wmma import is_fragment
 
 __all__ = ["DeviceCode", "Launch", "compile_device", "split_host_device"]
 
@@ -35,13 +38,26 @@ class _Splits:
             self.after = mod
 
 
-def split_host_device(mod: Any, target: Any, pipeline: str = "default") -> tuple[Any, Any]:
+def split_host_device(
+    mod: Any, target: Any, limits: DeviceLimits, pipeline: str = "default"
+) -> tuple[Any, Any]:
     """The executable of `mod`, and its module as it left SplitHostDevice.
 
-    `pipeline` is the name of one of TVM's pipelines. Raises what the compiler raises.
+    `pipeline` is the name of one of TVM's pipelines. Copies of software pipelines are asynchronous if all of
+    them can be. TVM's pass StorageRewrite lets shared buffers of different types share memory, which
+    instructions on fragments do not take ("tvm_access_ptr element type must match"), so it is left out
+    where there are any. Raises what the compiler raises.
     """
     found = pass_instrument(_Splits)()
-    with tvm.transform.PassContext(instruments=[found]):
+    asynchronous = "cp.async" in limits.features and copies_asynchronously(read_nest(mod))
+    if not asynchronous:
+        mod = with_ordinary_copies(mod)
+    buffers = mod["main"].body.block.alloc_buffers
+    config = {
+        "tirx.disable_storage_rewrite": any(is_fragment(str(buffer.scope())) for buffer in buffers),
+        "tirx.use_async_copy": asynchronous,
+    }
+    with tvm.transform.PassContext(instruments=[found], config=config):
         executable = tvm.compile(mod, target=target, tir_pipeline=pipeline)
     return executable, found.after
 
@@ -54,7 +70,7 @@ def compile_device(
     Answers the code and TVM's device module. Raises CompileFailedError beyond the limits of the
     device, or where the host would have to do more than launch kernels.
     """
-    executable, split = split_host_device(mod, target, pipeline)
+    executable, split = split_host_device(mod, target, limits, pipeline)
     functions = {str(name.name_hint): func for name, func in split.functions.items()}
     host = functions.pop("main")
     for name, func in functions.items():

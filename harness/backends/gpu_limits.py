@@ -19,9 +19,12 @@ CUDA = DeviceLimits(
     shared_bytes=48 << 10,
     local_bytes=512 << 10,
     lanes=(2, 4),
+    vector_bytes=16,
+    features=("wmma", "cp.async"),
 )
 """CUDA C++ Programming Guide, technical specifications per compute capability, the same for 8.0 to 10.0.
-Shared memory is what a kernel may declare statically, as TVM's do: more needs a request at the launch."""
+Shared memory is what a kernel may declare statically, as TVM's do: more needs a request at the launch.
+Warp matrix functions exist from 7.0 on (int8: 7.2), asynchronous copies from 8.0 on."""
 ROCM = DeviceLimits(
     max_threads=1024,
     thread_extents=(1024, 1024, 1024),

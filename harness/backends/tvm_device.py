@@ -73,7 +73,9 @@ class TVMDeviceBackend:
             return program.text()
         mod = self._completed(program).mod
         if level == "lowered":
-            _, split = split_host_device(mod, self.tvm_target(program.target))
+            _, split = split_host_device(
+                mod, self.tvm_target(program.target), self._limits(program.target)
+            )
             return split.script()  # type: ignore[no-any-return]
         code, module = self._compiled(mod, program.target)
         return self._text(code, module, level, program.target)

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ __all__ = [
     "COMPILERS",
     "compiler_here",
     "nvcc",
+    "nvcc_path",
     "nvcc_version",
     "nvrtc",
     "nvrtc_version",
@@ -34,21 +35,45 @@ _TOOLKIT = Path("/usr/local/cuda")
 _WORDS = 300
 
 
-def nvcc(source: str, arch: str) -> bytes:
-    """The cubin that nvcc makes of `source`; raises CompileFailedError."""
+@lru_cache(maxsize=1)
+def nvcc_path() -> str | None:
+    """Where nvcc is installed; None if it is not."""
+    return next(filter(None, map(shutil.which, ("nvcc", str(_TOOLKIT / "bin" / "nvcc")))), None)
+
+
+@lru_cache(maxsize=64)
+def nvcc(source: str, arch: str, form: str = "cubin") -> bytes:
+    """What nvcc makes of `source`: `form` "cubin" or "ptx".
+
+    Raises CompileFailedError, BackendUnavailableError without nvcc.
+    """
     with tempfile.TemporaryDirectory(prefix="tirgym-cuda-") as scratch:
-        text, made = Path(scratch, "kernels.cu"), Path(scratch, "kernels.cubin")
+        text, made = Path(scratch, "kernels.cu"), Path(scratch, f"kernels.{form}")
         text.write_text(source, encoding="utf-8")
-        command = ["nvcc", "-cubin", f"-arch={arch}", _STANDARD, str(text), "-o", str(made)]
+        command = [_nvcc(), f"-{form}", f"-arch={arch}", _STANDARD, "-w", str(text)]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_NVCC_S, check=False
+                [*command, "-o", str(made)],
+                capture_output=True,
+                text=True,
+                timeout=_NVCC_S,
+                check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise CompileFailedError("cubin", str(error)) from None
+            raise CompileFailedError(form, str(error)) from None
         if done.returncode:
-            raise CompileFailedError("cubin", _error_of(done.stderr), done.stderr)
+            raise CompileFailedError(form, _error_of(done.stderr), done.stderr)
         return made.read_bytes()
+
+
+def _nvcc() -> str:
+    path = nvcc_path()
+    if path is None:
+        raise BackendUnavailableError(
+            "PTX and machine code of CUDA C, tensor cores and asynchronous copies among it, need nvcc: "
+            "install NVIDIA's CUDA toolkit with nvcc in PATH; level cuda needs none"
+        )
+    return path
 
 
 def nvrtc(source: str, arch: str) -> bytes:
@@ -70,10 +95,10 @@ def nvrtc(source: str, arch: str) -> bytes:
 
 
 def nvcc_version() -> str:
-    """ "nvcc 13.0.88"; raises CompileFailedError where nvcc cannot be run."""
+    """ "nvcc 13.0.88"; raises CompileFailedError where nvcc cannot be run, BackendUnavailableError."""
     try:
         done = subprocess.run(
-            ["nvcc", "--version"], capture_output=True, text=True, timeout=_NVCC_S, check=True
+            [_nvcc(), "--version"], capture_output=True, text=True, timeout=_NVCC_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise CompileFailedError("cubin", str(error)) from None
@@ -121,7 +146,7 @@ def _headers() -> tuple[Path, ...]:
     assert spec.origin is not None
     package = Path(spec.origin).parent
     toolkits = [*(package.parent / name for name in _TOOLKITS), _TOOLKIT / "include"]
-    found = shutil.which("nvcc")
+    found = nvcc_path()
     if found is not None:
         toolkits.append(Path(found).resolve().parent.parent / "include")
     library = package / "_core" / "include" / "cupy" / "_cccl" / "libcudacxx"
@@ -137,7 +162,7 @@ class _Compiler:
 
 
 COMPILERS: Mapping[str, _Compiler] = {
-    "nvcc": _Compiler(lambda: shutil.which("nvcc") is not None, nvcc_version, nvcc),
+    "nvcc": _Compiler(lambda: nvcc_path() is not None, nvcc_version, nvcc),
     "nvrtc": _Compiler(lambda: why_no_nvrtc() is None, nvrtc_version, nvrtc),
 }
 """What makes cubins of CUDA C, the one that is asked first at the top."""

@@ -12,6 +12,7 @@ from tvm.tirx import FloorDiv, FloorMod, IntImm, Var
 
 from tirgym.harness.tensorir.body_view import BodyView, body_parts, body_view, expression_size
 from tirgym.harness.tensorir.nest import REDUCE, SPATIAL, BlockFacts, Placement
+from tirgym.harness.tensorir.wmma import CALLS
 
 __all__ = ["BlockView", "block_view", "body_parts", "expression_size"]
 
@@ -42,7 +43,8 @@ class BlockView(NamedTuple):
     ordered: bool
     """the result may depend on the order of its iterations"""
     accumulates: bool
-    """one store, `x = x op term` with an associative, commutative op"""
+    """one store, `x = x op term` with an associative, commutative op, or a product of matrices that is
+    added to one"""
     intrinsic: bool
     """the body is no TensorIR that transforms could look into"""
     plain_write: tuple[int, ...] | None
@@ -51,6 +53,8 @@ class BlockView(NamedTuple):
     """buffers accessed at an index that falls while an iterator rises"""
     packed_write: bool
     """the one written region is plain but for spatial iterators v split into v // f and v % f"""
+    collective: bool
+    """an instruction that all threads of a warp run together, see `wmma`"""
 
 
 def _is_ordered(facts: BlockFacts, body: BodyView, overlaps: bool, known_iters: bool) -> bool:
@@ -61,8 +65,10 @@ def _is_ordered(facts: BlockFacts, body: BodyView, overlaps: bool, known_iters: 
     """
     if not known_iters:
         return True
+    if body.accumulates:
+        return False
     if body.one_store:
-        return (overlaps or body.feeds_on_itself) and not body.accumulates
+        return overlaps or body.feeds_on_itself
     return overlaps and not facts.has_init
 
 
@@ -180,6 +186,7 @@ def _own_view(facts: BlockFacts) -> tuple[tuple[int, ...], tuple[Any, ...]]:
         plain,
         body.mirrored,
         plain is None and _packed_write(facts),
+        not CALLS.isdisjoint([name for name, _ in body.calls]),  # collective
     )
     facts.notes.view = tuple(written), own
     return facts.notes.view  # type: ignore[no-any-return]

@@ -14,7 +14,9 @@ from tvm.tirx import (
     Add,
     Bind,
     BufferStore,
+    Evaluate,
     FloatImm,
+    For,
     IntImm,
     Let,
     Max,
@@ -27,6 +29,7 @@ from tvm_ffi import structural_equal
 
 from tirgym.harness.tensorir.linear import NO_VARIABLES, linear
 from tirgym.harness.tensorir.node_cache import NodeCache, items
+from tirgym.harness.tensorir.wmma import MMA_CALL
 
 __all__ = ["BodyView", "body_parts", "body_view", "expression_size"]
 
@@ -38,7 +41,8 @@ class BodyView(NamedTuple):
     """nodes, index expressions included"""
     one_store: bool
     accumulates: bool
-    """one store, `x = x op term` with an associative, commutative op and a term without x"""
+    """one store, `x = x op term` with an associative, commutative op and a term without x, or what stands
+    for loops around one: a product on tensor cores"""
     feeds_on_itself: bool
     """its one store reads the stored buffer"""
     opaque: bool
@@ -166,7 +170,7 @@ def body_view(block: Any) -> BodyView:
     made = BodyView(
         size=scan.size,
         one_store=one_store,
-        accumulates=own_loads == 1 and _accumulates(body),
+        accumulates=own_loads == 1 and _accumulates(body) if one_store else _adds_product(body),
         feeds_on_itself=own_loads > 0,
         opaque=not {type(part) for part in parts} <= {BufferStore, Bind},
         mirrored=frozenset(scan.mirrored) if scan.mirrored else NO_VARIABLES,
@@ -188,6 +192,22 @@ def _accumulates(store: Any) -> bool:
             pairs = zip(items(own.indices), items(store.indices), strict=True)
             return all(_same_index(one, other) for one, other in pairs)
     return False
+
+
+def _adds_product(body: Any) -> bool:
+    """A product of matrices that is added to one: the instruction, or loops around the one store."""
+    if type(body) is Evaluate and type(body.value) is Call:
+        return str(getattr(body.value.op, "name", "")) == MMA_CALL
+    looped = type(body) is For
+    while type(body) is For:
+        body = body.body
+    if not looped or type(body) is not BufferStore:
+        return False
+    target = hash(body.buffer)
+    loads = [
+        n for n in body_parts(body.value) if type(n) is TensorLoad and hash(n.source) == target
+    ]
+    return len(loads) == 1 and _accumulates(body)
 
 
 def _same_index(one: Any, other: Any) -> bool:

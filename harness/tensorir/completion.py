@@ -9,7 +9,7 @@ memory a block has one thread. Where no loop qualifies the statement runs on one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -18,10 +18,12 @@ import tvm_ffi
 from tvm.tirx import For, ForKind, IterVar, Var
 
 from tirgym.harness.tensorir.facts import Facts
+from tirgym.harness.tensorir.fragments import without_mixed_fragments
 from tirgym.harness.tensorir.handles import Handles, new_schedule
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.tensorir.rule_loops import disjoint
-from tirgym.harness.tensorir.rule_threads import own_buffer
+from tirgym.harness.tensorir.rule_threads import axes_of, own_buffer
+from tirgym.harness.tensorir.wmma import WARP
 
 __all__ = ["THREADS", "completed"]
 
@@ -35,12 +37,69 @@ def completed(program: TensorIRProgram) -> TensorIRProgram:
     Intermediate buffers in global memory that one kernel alone uses become local ones: device compilers
     have no global memory within a kernel.
     """
+    program = without_mixed_fragments(program)
     while True:
         facts = program.facts
         bare = next((n for n, (part, _, _) in enumerate(facts.parts) if not part.bound), None)
         if bare is None:
-            return _kept_by_threads(program)
+            return _kept_by_threads(_with_warps(program))
         program = _bound(program, facts, bare)
+
+
+def _with_warps(program: TensorIRProgram) -> TensorIRProgram:
+    """`program` with threadIdx.x for kernels with instructions of a warp and no loop on that axis."""
+    facts, axes = program.facts, axes_of(program.facts)
+    outer: dict[int, int] = {}
+    for part, first, block in facts.parts:
+        loops = range(first, first + len(part.extents))
+        warps = facts.collective >> block & (1 << len(part.views)) - 1
+        if not warps or any(axes.get(i) == "threadIdx.x" for i in loops):
+            continue
+        inner = first
+        while (
+            axes[inner].startswith("blockIdx")
+            and facts.over_loop >> inner & 1
+            and (axes.get(inner + 1, "").startswith("blockIdx"))
+        ):
+            inner += 1
+        outer[facts.variables[inner]] = inner
+    return _remade(program, _with_lanes(program.mod, outer, axes)) if outer else program
+
+
+def _with_lanes(mod: Any, outer: Mapping[int, int], axes: Mapping[int, str]) -> Any:
+    """`mod` with a loop over the threads of a warp inside of loops bound to blocks, around others; `outer`
+    are their numbers by handle of the loop variable."""
+
+    def lanes(body: Any) -> Any:
+        return _thread_loop(Var("lane", "int32"), WARP, "threadIdx.x", body)
+
+    def wrapped(node: Any) -> Any:
+        loop = outer.get(hash(node.loop_var))
+        if loop is None:
+            return node
+        if not axes[loop].startswith("blockIdx"):
+            return lanes(node)
+        return _thread_loop(node.loop_var, node.extent, axes[loop], lanes(node.body))
+
+    return _mapped(mod, wrapped)
+
+
+def _thread_loop(variable: Any, extent: Any, axis: str, body: Any) -> Any:
+    thread = IterVar(None, Var("", "int32"), IterVar.ThreadIndex, axis)
+    return For(variable, 0, extent, ForKind.THREAD_BINDING, body, thread)
+
+
+def _mapped(mod: Any, change: Callable[[Any], Any]) -> Any:
+    """`mod` with each loop changed."""
+    functions = {
+        name.name_hint: tvm_ffi.structural_map(func, [(For, change)])
+        for name, func in mod.functions.items()
+    }
+    return tvm.IRModule(functions)
+
+
+def _remade(program: TensorIRProgram, mod: Any) -> TensorIRProgram:
+    return TensorIRProgram(program.workload, program.target, program.steps, new_schedule(mod))
 
 
 def _bound(program: TensorIRProgram, facts: Facts, number: int) -> TensorIRProgram:
@@ -55,15 +114,15 @@ def _bound(program: TensorIRProgram, facts: Facts, number: int) -> TensorIRProgr
     else:
         handles = [at.loop(i) for i in loops]
         fused = schedule.fuse(*handles) if len(handles) > 1 else handles[0]
-        if _uses_shared(facts, range(block, block + len(part.views))):
+        blocks = range(block, block + len(part.views))
+        if _uses_shared(facts, blocks) or any(facts.collective >> b & 1 for b in blocks):
             axes = {"blockIdx.x": fused}
         else:
             total = prod(facts.extents[i] for i in loops)
-            blocks, threads = schedule.split(fused, [None, min(THREADS, total)])
-            axes = {"blockIdx.x": blocks, "threadIdx.x": threads}
+            outer, inner = schedule.split(fused, [None, min(THREADS, total)])
+            axes = {"blockIdx.x": outer, "threadIdx.x": inner}
     named = {hash(schedule.get(loop).loop_var): axis for axis, loop in axes.items()}
-    made = new_schedule(_with_axes(schedule.mod, named))
-    return TensorIRProgram(program.workload, program.target, program.steps, made)
+    return _remade(program, _with_axes(schedule.mod, named))
 
 
 def _with_axes(mod: Any, axes: Mapping[int, str]) -> Any:
@@ -77,15 +136,9 @@ def _with_axes(mod: Any, axes: Mapping[int, str]) -> Any:
         axis = axes.get(hash(node.loop_var))
         if axis is None:
             return node
-        thread = IterVar(None, Var("", "int32"), IterVar.ThreadIndex, axis)
-        kind = ForKind.THREAD_BINDING
-        return For(node.loop_var, node.min, node.extent, kind, node.body, thread)
+        return _thread_loop(node.loop_var, node.extent, axis, node.body)
 
-    functions = {
-        name.name_hint: tvm_ffi.structural_map(func, [(For, bound)])
-        for name, func in mod.functions.items()
-    }
-    return tvm.IRModule(functions)
+    return _mapped(mod, bound)
 
 
 def _kept_by_threads(program: TensorIRProgram) -> TensorIRProgram:
@@ -103,8 +156,7 @@ def _kept_by_threads(program: TensorIRProgram) -> TensorIRProgram:
     at = Handles(schedule, program.nest)
     for b, number in found.values():
         schedule.set_scope(at.block(b), number, "local")
-    made = new_schedule(schedule.mod)
-    return TensorIRProgram(program.workload, program.target, program.steps, made)
+    return _remade(program, schedule.mod)
 
 
 def _fusible(facts: Facts, first: int, count: int, blocks: range) -> list[int]:

@@ -33,6 +33,11 @@ class DeviceLimits:
     """lengths of its vector types"""
     scopes: tuple[str, ...] = ("global", "local", "shared")
     """memory that intermediate buffers may lie in"""
+    vector_bytes: int = 0
+    """most that a copy moves at a time, where that may be a longer vector than `lanes` says"""
+    features: tuple[str, ...] = ()
+    """what transforms may ask for: "wmma" (instructions of a warp on matrices), "cp.async" (copies to
+    shared memory that run beside the threads)"""
 
 
 LIMITS: Mapping[str, str] = {

@@ -15,10 +15,11 @@ from tvm.s_tir.schedule import _ffi_api as ffi
 
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.block_view import BlockView
+from tirgym.harness.tensorir.device_limits import device_limits
 from tirgym.harness.tensorir.exchange import exchange_of
 from tirgym.harness.tensorir.loop_facts import LoopFacts, PartFacts, bits, cached_flag, part_facts
 from tirgym.harness.tensorir.nest import Linear, Loop, LoopNest, Placement
-from tirgym.harness.transforms.tensorize import INTRINSICS
+from tirgym.harness.transforms.tensorize import CPU_FEATURES
 
 __all__ = ["Facts", "LoopFacts", "bits", "span"]
 
@@ -38,14 +39,15 @@ class _Lazy(Generic[T]):
 
 
 @cache
-def cpu_features(target: Target) -> frozenset[str]:
-    """Those CPU features of `target` that some intrinsic needs."""
+def features(target: Target) -> frozenset[str]:
+    """What `target` has of that which some intrinsic needs."""
     if target.backend != "llvm":
-        return frozenset()
+        limits = device_limits(target)
+        return frozenset(() if limits is None else limits.features)
     built = tvm.target.Target({"kind": "llvm", "mcpu": target.arch})
     return frozenset(
         feature
-        for feature in INTRINSICS.values()
+        for feature in CPU_FEATURES.values()
         if tvm.target.codegen.target_has_features(feature, built)
     )
 
@@ -81,7 +83,7 @@ class Facts(LoopFacts):
         once: list[bool] = []
         views: list[BlockView] = []
         placed: list[Placement] = []
-        over_loop = over_block = annotated = nested = single = 0
+        over_loop = over_block = annotated = pipelined = nested = single = 0
         serial = parallel = vectorized = unrolled = bound = aligned = affine = local_reduction = 0
         for entry in self.nest.parts:
             facts, loop, block = part_facts(entry, self._schedule), entry.loop, entry.block
@@ -103,6 +105,7 @@ class Facts(LoopFacts):
             single |= facts.single << loop
             serial |= facts.serial << loop
             annotated |= facts.annotated << loop
+            pipelined |= facts.pipelined << loop
             parallel |= facts.parallel << loop
             vectorized |= facts.vectorized << loop
             unrolled |= facts.unrolled << loop
@@ -114,6 +117,7 @@ class Facts(LoopFacts):
         self.chain, self.reduced, self.trips, self.once = chains, reductions, trips, once
         self.views, self.placed, self.runs = views, placed, runs
         self.over_loop, self.over_block, self.annotated = over_loop, over_block, annotated
+        self.pipelined = pipelined
         self.nested, self.single, self.serial, self.parallel = nested, single, serial, parallel
         self.vectorized, self.unrolled, self.bound = vectorized, unrolled, bound
         self.aligned, self.affine, self.local_reduction = aligned, affine, local_reduction
@@ -163,9 +167,14 @@ class Facts(LoopFacts):
         return found
 
     @_Lazy
-    def cpu_features(self) -> frozenset[str]:
-        """CPU features of the target that intrinsics may need."""
-        return cpu_features(self.target)
+    def features(self) -> frozenset[str]:
+        """What the target has of that which intrinsics need."""
+        return features(self.target)
+
+    @_Lazy
+    def collective(self) -> int:
+        """Blocks that a whole warp runs together."""
+        return sum([1 << i for i, view in enumerate(self.views) if view.collective])
 
     @_Lazy
     def pipeline(self) -> bool:

@@ -29,10 +29,16 @@ from tvm.tirx import (
     Var,
 )
 
+from tirgym.harness.tensorir.wmma import CALLS, MMA_CALL, SIDE
+
 __all__ = ["OPERATIONS", "TRANSPOSES", "register_intrinsic"]
 
-OPERATIONS = {"llvm.x86.avx512.vpdpbusd.512": 2 * 16 * 4}
-"""Arithmetic of one call by LLVM intrinsic; a multiply-add counts two."""
+OPERATIONS = {
+    "llvm.x86.avx512.vpdpbusd.512": 2 * 16 * 4,
+    MMA_CALL: 2 * SIDE**3,
+    **dict.fromkeys(CALLS - {MMA_CALL}, 0),
+}
+"""Arithmetic of one call by LLVM intrinsic or TVM's operator; a multiply-add counts two."""
 
 
 @cache

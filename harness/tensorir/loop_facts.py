@@ -77,6 +77,8 @@ class LoopFacts:
     """the body is a loop"""
     over_block: int
     annotated: int
+    pipelined: int
+    """with a software pipeline"""
     nested: int
     """inside another loop"""
     single: int
@@ -125,6 +127,7 @@ class LoopSets(NamedTuple):
     over_loop: int
     over_block: int
     annotated: int
+    pipelined: int
     nested: int
     single: int
     serial: int
@@ -142,7 +145,7 @@ def _loop_sets(shape: Shape) -> LoopSets:
     by_kind = [0, 0, 0, 0, 0]
     over = {"loop": 0, "block": 0, "sequence": 0, "other": 0}
     up: list[int] = []
-    annotated = nested = single = 0
+    annotated = pipelined = nested = single = 0
     for i, parent in enumerate(shape.parents):
         here = 1 << i
         up.append(here if parent < 0 else up[parent] | here)
@@ -150,6 +153,7 @@ def _loop_sets(shape: Shape) -> LoopSets:
         by_kind[shape.kinds[i]] |= here
         over[shape.bodies[i]] |= here
         annotated |= here if shape.annotated[i] else 0
+        pipelined |= here if shape.pipelined[i] else 0
         single |= here if shape.stops[i] - shape.firsts[i] == 1 else 0
     below = [1 << i for i in range(len(up))]
     for i in range(len(up) - 1, 0, -1):
@@ -162,6 +166,7 @@ def _loop_sets(shape: Shape) -> LoopSets:
         over["loop"],
         over["block"],
         annotated,
+        pipelined,
         nested,
         single,
         by_kind[SERIAL],
@@ -207,6 +212,7 @@ class PartFacts(LoopFacts):
         "over_loop",
         "parallel",
         "pipeline",
+        "pipelined",
         "placed",
         "reduced",
         "reduction",
@@ -242,6 +248,7 @@ class PartFacts(LoopFacts):
             self.over_loop,
             self.over_block,
             self.annotated,
+            self.pipelined,
             self.nested,
             self.single,
             self.serial,

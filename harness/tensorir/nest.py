@@ -44,6 +44,8 @@ __all__ = [
     "read_nest",
 ]
 
+STAGE = "software_pipeline_stage"
+"""Annotation of loops with a software pipeline."""
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREAD_BINDING = range(5)
 SPATIAL, REDUCE = 0, 2
 
@@ -62,6 +64,8 @@ class Shape:
     kinds: tuple[int, ...]
     """of each loop"""
     annotated: tuple[bool, ...]
+    pipelined: tuple[bool, ...]
+    """with a software pipeline"""
     parents: tuple[int, ...]
     """-1 for the outermost loop"""
     bodies: tuple[str, ...]
@@ -167,7 +171,7 @@ def _read_part(node: Any, kind: type, before: LoopNest | None) -> _Read:
     _visit(node, kind, (), (), loops, realizes, chains, positions)
     known = before.placed if before is not None else ()
     blocks = tuple([placement(realize, known) for realize in realizes])
-    columns = [tuple(column) for column in zip(*loops, strict=True)] or [()] * 9
+    columns = [tuple(column) for column in zip(*loops, strict=True)] or [()] * 10
     variables, extents, limits, *fields = columns
     shape = _shape(*fields, tuple(chains), tuple(positions))
     content = (id(shape), variables, extents, limits, *[id(block.notes) for block in blocks])
@@ -206,6 +210,7 @@ def _visit(
                 limit,
                 int(stmt.kind),
                 annotated,
+                annotated and STAGE in annotations,
                 around,
                 _BODY.get(below, "other"),
                 len(realizes),

@@ -1,4 +1,4 @@
-"""Rules about where and how intermediate values are stored, and about intrinsics; see `rules.py`."""
+"""Rules about where and how intermediate values are stored; see `rules.py`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tvm.ir.expr import TensorLoad
 from tvm.tirx import Add, BufferStore, Cast, FloatImm, IntImm, Mul
 
 from tirgym.harness.tensorir.facts import Facts, LoopFacts, bits
-from tirgym.harness.tensorir.nest import REDUCE, Access, Block, Buffer
+from tirgym.harness.tensorir.nest import REDUCE, Buffer
 from tirgym.harness.tensorir.rule_limits import EVERYTHING, MAX_BLOCKS
 from tirgym.harness.transforms.bind import THREADS
+from tirgym.harness.transforms.software_pipeline import STAGES
 from tirgym.harness.transforms.store_precision import DTYPES
 from tirgym.harness.transforms.tensorize import INTRINSICS
 
 __all__ = [
     "annotated_block",
     "crowded_padding",
-    "foreign_intrinsic",
     "intermediates_only",
     "meaningful",
     "mirrored_access",
@@ -31,7 +31,6 @@ __all__ = [
     "not_float",
     "parameters",
     "same_scope",
-    "unlike_intrinsic",
 ]
 
 MAX_RANK = 6
@@ -52,6 +51,7 @@ _ACCEPTED: dict[str, Callable[[Any], bool]] = {
     "Tensorize": lambda t: t.intrinsic in INTRINSICS,
     "Bind": lambda t: t.thread in THREADS,
     "StorePrecision": lambda t: t.dtype in DTYPES,
+    "SoftwarePipeline": lambda t: 2 <= t.stages <= max(STAGES),
 }
 
 
@@ -255,74 +255,6 @@ def crowded_padding(facts: Facts) -> int:
         if len(facts.placed) + _added(facts, i) > MAX_BLOCKS:
             found |= 1 << i
     return found
-
-
-def foreign_intrinsic(facts: Facts, t: Any, asked: int) -> int:
-    """Tensorize with an instruction that the target does not have."""
-    return 0 if INTRINSICS[t.intrinsic] in facts.cpu_features else EVERYTHING
-
-
-def unlike_intrinsic(facts: Facts, t: Any, asked: int) -> int:
-    """Tensorize of a nest that is not what the intrinsic computes.
-
-    The weights of dot products must be stored as rows of exactly 16 x 4 bytes: the instruction reads
-    64 bytes in a row, which the compiler does not check. It does check copies.
-    """
-    (rows, columns), alike = _ALIKE[t.intrinsic]
-    refused = ~facts.over_loop
-    for i in bits(asked & facts.over_loop):
-        if not (
-            facts.extents[i] == rows
-            and facts.extents[i + 1] == columns
-            and facts.over_block >> i + 1 & 1
-            and facts.serial & 3 << i == 3 << i
-            and alike(facts.blocks[facts.firsts[i]], *facts.variables[i : i + 2])
-        ):
-            refused |= 1 << i
-    return refused
-
-
-def _dots(block: Block, _outer: int, _inner: int) -> bool:
-    facts = block.facts
-    if facts.has_init or block.has_predicate or len(facts.writes) != 1:
-        return False
-    if facts.writes[0].buffer.dtype != "int32":
-        return False
-    weights = [r.buffer for r in facts.reads if r.buffer.dtype == "int8"]
-    return len(weights) == 1 and weights[0].shape[-2:] == (16, 4)
-
-
-def _copies(block: Block, outer: int, inner: int) -> bool:
-    """Whether a block moves float32 elements one by one from [.., inner, outer] to [.., outer, inner]."""
-    facts = block.facts
-    body = facts.node.body
-    if type(body) is not BufferStore or type(body.value) is not TensorLoad or block.has_predicate:
-        return False
-    read, write = facts.reads[0], facts.writes[0]
-    along = _driven(block, write, outer), _driven(block, write, inner)
-    across = _driven(block, read, inner), _driven(block, read, outer)
-    return write.buffer.dtype == "float32" and along == across == (-2, -1)
-
-
-def _driven(block: Block, access: Access, var: int) -> int:
-    """The one dimension, counted from the last, that a loop moves an access along element by element;
-    0 if there is none or are more."""
-    steps = []
-    for start, _ in access.region:
-        step = 0.0
-        for handle, binding in zip(block.facts.iter_handles, block.bindings, strict=True):
-            step += start.coefficients.get(handle, 0.0) * binding.coefficients.get(var, 0.0)
-        steps.append(step)
-    moved = [d - len(steps) for d, step in enumerate(steps) if step]
-    return moved[0] if len(moved) == 1 and steps[moved[0]] == 1.0 else 0
-
-
-_ALIKE: dict[str, tuple[tuple[int, int], Callable[[Block, int, int], bool]]] = {
-    "dot_16x4_vnni": ((16, 4), _dots),
-    "transpose_16x16": ((16, 16), _copies),
-    "transpose_8x8": ((8, 8), _copies),
-}
-"""By intrinsic: extents of the two loops, and what the block must do in them."""
 
 
 def not_float(facts: Facts, t: Any, asked: int) -> int:

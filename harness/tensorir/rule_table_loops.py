@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tirgym.harness.tensorir import rule_limits as limits
 from tirgym.harness.tensorir import rule_loops as loops
+from tirgym.harness.tensorir import rule_pipelines as pipelines
 from tirgym.harness.tensorir import rule_storage as storage
 from tirgym.harness.tensorir import rule_threads as threads
 from tirgym.harness.tensorir.rule import MARKS, PADDING, STAGES, STRUCTURAL, Rule
@@ -34,6 +35,7 @@ LOOP_RULES: tuple[Rule, ...] = (
             "Tensorize",
             "Bind",
             "StorePrecision",
+            "SoftwarePipeline",
         ),
         storage.parameters,
         by_row=True,
@@ -77,7 +79,26 @@ LOOP_RULES: tuple[Rule, ...] = (
         ("Split", "Fuse", "UnrollPragma", "Bind"),
         limits.annotated,
     ),
-    Rule("serial", "the loop is not serial", (*MARKS, "Bind", "RFactor"), limits.marked),
+    Rule(
+        "pipeline is frozen",
+        "a pipelined loop and what lies in it are not changed any more",
+        (
+            *STRUCTURAL,
+            *MARKS,
+            "Bind",
+            "Tensorize",
+            "DecomposeReduction",
+            "RFactor",
+            "SoftwarePipeline",
+        ),
+        pipelines.pipeline_frozen,
+    ),
+    Rule(
+        "serial",
+        "the loop is not serial",
+        (*MARKS, "Bind", "RFactor", "SoftwarePipeline"),
+        limits.marked,
+    ),
     Rule(
         "blocks, then threads",
         "the outermost loop is not bound first, blocks lie inside, or the axis is taken",
@@ -148,6 +169,19 @@ LOOP_RULES: tuple[Rule, ...] = (
         f"the extent is not within 2 to {limits.MAX_UNROLL_EXTENT}, or more than {limits.MAX_UNROLL} copies",
         ("Unroll",),
         limits.unroll_extent,
+    ),
+    Rule(
+        "shared memory",
+        "this backend has no shared memory to copy into",
+        ("SoftwarePipeline",),
+        pipelines.no_pipelines,
+    ),
+    Rule(
+        "copies ahead",
+        "the body is no sequence of copies into shared memory that can run ahead, and of what uses them",
+        ("SoftwarePipeline",),
+        pipelines.no_pipeline,
+        by_row=True,
     ),
     Rule("threads", "the target has one thread", ("Parallel",), limits.no_threads),
     Rule(

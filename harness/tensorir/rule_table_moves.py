@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tirgym.harness.tensorir import rule_bodies as bodies
+from tirgym.harness.tensorir import rule_intrinsics as intrinsics
 from tirgym.harness.tensorir import rule_moves as moves
+from tirgym.harness.tensorir import rule_pipelines as pipelines
 from tirgym.harness.tensorir import rule_regions as regions
 from tirgym.harness.tensorir import rule_storage as storage
 from tirgym.harness.tensorir import rule_threads as threads
@@ -12,6 +14,13 @@ from tirgym.harness.tensorir.rule import INLINES, MOVES, PADDING, STAGES, STORAG
 __all__ = ["MOVE_RULES"]
 
 MOVE_RULES: tuple[Rule, ...] = (
+    Rule(
+        "pipeline stays whole",
+        "a block or loop of a software pipeline, or a block that exchanges values with it",
+        (*MOVES, *INLINES, *STAGES, "SetScope"),
+        pipelines.moves_in_pipeline,
+        by_row=True,
+    ),
     Rule(
         "no moves of vectorized code",
         "the block or the loop is vectorized",
@@ -169,6 +178,14 @@ MOVE_RULES: tuple[Rule, ...] = (
         by_row=True,
     ),
     Rule(
+        "fragments stay",
+        "an instruction of a warp stays where it is, and so does the memory that it uses",
+        (*MOVES, *INLINES, *STAGES, "SetScope", "StorageAlign"),
+        intrinsics.moved_fragment,
+        by_row=True,
+        by_content=True,
+    ),
+    Rule(
         "alignment stays",
         "an alignment is set already and belongs to one buffer",
         (
@@ -223,15 +240,22 @@ MOVE_RULES: tuple[Rule, ...] = (
         "instruction exists",
         "the target does not have the instruction",
         ("Tensorize",),
-        storage.foreign_intrinsic,
+        intrinsics.foreign_intrinsic,
         by_row=True,
     ),
     Rule(
         "like the intrinsic",
-        "the nest is no integer dot product of 16 by 4 with weights stored as 16 x 4 bytes, or no copy "
-        "of a float32 square",
+        "the nest is no integer dot product of 16 by 4 with weights stored as 16 x 4 bytes, no copy of a "
+        "float32 square, or not what the instruction does with fragments and aligned rows",
         ("Tensorize",),
-        storage.unlike_intrinsic,
+        intrinsics.unlike_intrinsic,
+        by_row=True,
+    ),
+    Rule(
+        "whole warps",
+        "32 threads along threadIdx.x must run the instruction together",
+        ("Tensorize",),
+        intrinsics.broken_warp,
         by_row=True,
     ),
     Rule(

@@ -15,6 +15,8 @@ C  A reduction that threads do not share out: each of them adds all terms to the
 D  One thread reads what another thread of the same kernel wrote to global memory (barriers order accesses
    to shared memory alone) or to its own memory.
 E  A buffer in memory of a block or thread that another kernel, block or thread reads.
+F  An instruction of a warp (see `wmma`) where a warp is not 32 threads along threadIdx.x, or where they
+   would not run it together.
 """
 
 from __future__ import annotations
@@ -22,10 +24,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import tvm
+from tvm.ir.expr import TensorLoad
+from tvm.tirx import BufferStore
+
 from tirgym.harness.tensorir.device_limits import DeviceLimits, device_limits
 from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.rule_limits import EVERYTHING
 from tirgym.harness.tensorir.rule_loops import disjoint
+from tirgym.harness.tensorir.wmma import WARP, is_fragment
 
 __all__ = [
     "Fault",
@@ -43,6 +50,8 @@ __all__ = [
 ]
 
 _BLOCK, _THREAD = "blockIdx", "threadIdx"
+_LANES = f"{_THREAD}.x"
+"""The axis that changes fastest from thread to thread: the threads of a warp lie along it."""
 _AXIS = {"x": 0, "y": 1, "z": 2}
 Axes = Mapping[int, str]
 """Bound loops with their thread axes."""
@@ -67,17 +76,22 @@ def thread_fault(
     limits: DeviceLimits,
     axes: Axes,
     scopes: Mapping[int, str] | None = None,
+    collective: int = 0,
 ) -> Fault | None:
-    """The first fault of a program with `axes`, and with `scopes` for some buffers; None if sound."""
+    """The first fault of a program with `axes`, with `scopes` for some buffers, and with some more blocks
+    that are `collective`; None if sound."""
+    collective |= facts.collective
     for part, first, block in facts.parts:
         own = {i: axis for i, axis in axes.items() if first <= i < first + len(part.extents)}
         if not own:
             continue
         blocks = range(block, block + len(part.views))
+        warps = [b for b in blocks if collective >> b & 1]
         for found in (
             _nesting(facts, first, own),
-            _limits(facts, limits, own),
-            _sharing(facts, blocks, own, scopes),
+            _limits(facts, limits, own, bool(warps)),
+            _divergence(facts, warps, own),
+            _sharing(facts, blocks, own, scopes, bool(warps)),
         ):
             if found is not None:
                 return found
@@ -95,6 +109,8 @@ def _scope(facts: Facts, buffer: int, scopes: Mapping[int, str] | None) -> str:
             for access in (*block.facts.writes, *block.facts.reads)
         }
     scope = str(known.get(buffer, "global"))
+    if is_fragment(scope):
+        return "local"  # of the threads of a warp
     return "local" if scope == "global" and own_buffer(facts, buffer) else scope
 
 
@@ -169,9 +185,9 @@ def _extents(facts: Facts, axes: Axes) -> dict[str, set[int]]:
     return found
 
 
-def _limits(facts: Facts, limits: DeviceLimits, axes: Axes) -> Fault | None:
-    """More threads than the device has, or different numbers of them in one kernel."""
-    threads = 1
+def _limits(facts: Facts, limits: DeviceLimits, axes: Axes, warps: bool) -> Fault | None:
+    """More threads than the device has, different numbers of them in one kernel, or no `warps`."""
+    threads = WARP if warps and _LANES not in axes.values() else 1
     for axis, extents in _extents(facts, axes).items():
         kind, _, letter = axis.partition(".")
         most = max(extents)
@@ -181,10 +197,24 @@ def _limits(facts: Facts, limits: DeviceLimits, axes: Axes) -> Fault | None:
         bound = _bound(limits, kind)[_AXIS[letter]]
         if most > bound:
             return Fault("limits", axis, f"{most} is more than {bound}, the device's limit")
+        if warps and axis == _LANES and most != WARP:
+            return Fault("limits", axis, f"{most} threads are not the {WARP} of a warp")
         threads *= most if kind == _THREAD else 1
     if threads > limits.max_threads:
         message = f"{threads} threads in a block are more than {limits.max_threads}"
         return Fault("limits", "kernel", message)
+    return None
+
+
+def _divergence(facts: Facts, warps: list[int], axes: Axes) -> Fault | None:
+    """F: an instruction of a warp whose threads would not run it together."""
+    lanes = {facts.variables[i] for i, axis in axes.items() if axis == _LANES}
+    for b in warps:
+        view = facts.views[b]
+        if lanes & {*view.spatial_vars, *view.reduce_vars}:
+            return Fault(
+                "sharing", _name(facts, b), "a warp would not run its instruction together"
+            )
     return None
 
 
@@ -193,11 +223,11 @@ def _bound(limits: DeviceLimits, kind: str) -> tuple[int, int, int]:
 
 
 def _sharing(
-    facts: Facts, blocks: range, axes: Axes, scopes: Mapping[int, str] | None
+    facts: Facts, blocks: range, axes: Axes, scopes: Mapping[int, str] | None, warps: bool
 ) -> Fault | None:
     """B, C, D and the other half of E, for one kernel."""
     split = {i: axis for i, axis in axes.items() if facts.extents[i] > 1}
-    everywhere = set(split.values())
+    everywhere = {*split.values(), *([_LANES] if warps else [])}
     for b in blocks:
         view, chain = facts.views[b], facts.chain[b]
         mine = _innermost({i: axis for i, axis in split.items() if chain >> i & 1})
@@ -332,15 +362,28 @@ def scattered_scope(facts: Facts, t: Any, asked: int) -> int:
 
 
 def strange_lanes(facts: Any, t: Any, asked: int) -> int:
-    """Vectorize of a loop that is as long as no vector of the device's language."""
+    """Vectorize of a loop that is as long as no vector of the device's language, nor fills what a copy moves
+    at a time."""
     limits = device_limits(facts.target)
     if limits is None:
         return 0
     refused = 0
     for i in bits(asked & facts.all_loops):
-        if facts.extents[i] not in limits.lanes:
+        if facts.extents[i] not in limits.lanes and not _fills_copy(facts, limits, i):
             refused |= 1 << i
     return refused
+
+
+def _fills_copy(facts: Facts, limits: DeviceLimits, loop: int) -> bool:
+    """Whether the iterations of `loop` are one copy of the device's longest."""
+    if not facts.over_block >> loop & 1:
+        return False
+    block = facts.blocks[facts.firsts[loop]].facts
+    body = block.node.body
+    if type(body) is not BufferStore or type(body.value) is not TensorLoad:
+        return False
+    bits_of = tvm.DataType(block.writes[0].buffer.dtype).bits
+    return int(facts.extents[loop] * bits_of) == 8 * limits.vector_bytes
 
 
 def _kept(facts: Facts, buffer: int) -> bool:

@@ -9,19 +9,23 @@ import tvm_ffi
 from tvm.s_tir import SBlock
 from tvm.tirx import For, ForKind
 
+from tirgym.harness.tensorir.pipelines import ORDER, STAGE
+
 __all__ = ["serial_module"]
 
 
 def serial_module(mod: Any) -> Any:
     """`mod` without vectorized, parallel and unrolled loops and without pragmas: what the loops
-    mean is untouched, what the compiler makes of them is as plain as can be."""
+    mean is untouched, what the compiler makes of them is as plain as can be. Software pipelines stay, with
+    ordinary copies."""
     functions = {name.name_hint: _serial(func) for name, func in mod.functions.items()}
     return tvm.IRModule(functions)
 
 
 def _serial(func: Any) -> Any:
     def loop(node: Any) -> Any:
-        return For(node.loop_var, node.min, node.extent, ForKind.SERIAL, node.body)
+        kept = {k: v for k, v in node.annotations.items() if k in (STAGE, ORDER)}
+        return For(node.loop_var, node.min, node.extent, ForKind.SERIAL, node.body, None, kept)
 
     def block(node: Any) -> Any:
         kept = {k: v for k, v in node.annotations.items() if not k.startswith("pragma_")}

@@ -392,6 +392,7 @@ SHORTCUTS: Mapping[str, Callable[[Facts, Any, int], Verdict]] = {
     "PadEinsum": always,
     "VectorMath": always,
     "PadAxis": always,
+    "SoftwarePipeline": always,
 }
 """Shortcut by class name; transforms without one are always tried."""
 

@@ -58,6 +58,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ("Tensorize", "tirgym.harness.transforms.tensorize:Tensorize"),
     ("VectorMath", "tirgym.harness.transforms.vector_math:VectorMath"),
     ("Bind", "tirgym.harness.transforms.bind:Bind"),
+    ("SoftwarePipeline", "tirgym.harness.transforms.software_pipeline:SoftwarePipeline"),
     ("Configure", "tirgym.harness.transforms.configure:Configure"),
     ("StorePrecision", "tirgym.harness.transforms.store_precision:StorePrecision"),
     ("SetMeta", "tirgym.harness.triton.transforms.set_meta:SetMeta"),
@@ -92,7 +93,17 @@ _DEVICE_VOCABULARY = (
     "TransformLayout",
     "PadEinsum",
 )
-"""Of backends with thread axes. `Parallel` and `Tensorize` are the CPU's."""
+"""Of backends with thread axes. `Parallel` is the CPU's."""
+_DEVICE_SCOPES = ("local", "shared")
+_WMMA = (
+    "wmma_load_a",
+    "wmma_load_b",
+    "wmma_load_b_transposed",
+    "wmma_fill",
+    "wmma_mma",
+    "wmma_mma_transposed",
+    "wmma_store",
+)
 
 VOCABULARIES: Mapping[str, tuple[str, ...]] = {
     "llvm": (
@@ -126,16 +137,16 @@ VOCABULARIES: Mapping[str, tuple[str, ...]] = {
         "InsertPass",
         "SetPassArgument",
     ),
-    "cuda": _DEVICE_VOCABULARY,
+    "cuda": (*_DEVICE_VOCABULARY, "Tensorize", "SoftwarePipeline"),
     "opencl": _DEVICE_VOCABULARY,
     "rocm": _DEVICE_VOCABULARY,
 }
 """Names of the transforms in the default action table, in order, by backend."""
 
 SLOTS: Mapping[str, Mapping[str, Any]] = {
-    "cuda": {"scopes": ("local", "shared")},
-    "opencl": {"scopes": ("local", "shared")},
-    "rocm": {"scopes": ("local", "shared")},
+    "cuda": {"scopes": _DEVICE_SCOPES, "intrinsics": _WMMA},
+    "opencl": {"scopes": _DEVICE_SCOPES},
+    "rocm": {"scopes": _DEVICE_SCOPES},
 }
 """Fields of `SlotLimits` that differ from the defaults, by backend."""
 

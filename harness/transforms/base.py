@@ -40,6 +40,8 @@ class SlotLimits:
     """tile sizes"""
     scopes: tuple[str, ...] = ("local",)
     """memory that intermediate buffers may be put in"""
+    intrinsics: tuple[str, ...] = ("dot_16x4_vnni", "transpose_16x16", "transpose_8x8")
+    """of `Tensorize`"""
 
 
 class Transform(ABC):

@@ -1,4 +1,4 @@
-"""`Tensorize`: replace a small loop nest by one vector intrinsic."""
+"""`Tensorize`: replace a small loop nest by one instruction on vectors or matrices."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tvm.s_tir.schedule import _ffi_api as ffi
 
+from tirgym.harness.tensorir.wmma import WMMA, register_wmma, variant_of
 from tirgym.harness.transforms.base import NodeRef, ScheduleTransform, SlotLimits
 
 if TYPE_CHECKING:
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Tensorize"]
 
-INTRINSICS = {
+CPU_FEATURES = {
     "dot_16x4_vnni": "avx512vnni",
     "transpose_16x16": "avx512f",
     "transpose_8x8": "avx",
 }
-"""Intrinsics that the action table offers, with the CPU feature that each needs."""
+"""Vector intrinsics, with the CPU feature that each needs."""
+INTRINSICS = {**CPU_FEATURES, **dict.fromkeys(WMMA, "wmma")}
+"""All intrinsics, with the feature of the target that each needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensorize(ScheduleTransform):
-    """Replace the loop nest below a loop by a vector intrinsic of the target that computes the same.
+    """Replace the loop nest below a loop by an instruction of the target that computes the same.
 
         for j in range(16):
             for k in range(4):      →      C[0:16] = vpdpbusd(C[0:16], A[0:4], B[0:16, 0:4])
@@ -40,6 +43,13 @@ class Tensorize(ScheduleTransform):
     the nest is that dot product of 16 by 4 without initialisation (see `DecomposeReduction`), with B
     stored as rows of 16 × 4 bytes, or a copy of a square whose inner loop runs along the rows that
     are written and down the columns that are read.
+
+    The `wmma` instructions use tensor cores: a warp of 32 threads together loads tiles of 16 × 16 elements
+    from shared memory or inputs into fragments (which makes the buffer of the copy one of fragments),
+    fills a fragment with zeros, multiplies and adds, and stores sums. Operands are float16 or int8, sums
+    float32, float16 or int32. "transposed" is for a B whose columns lie in memory as rows. Refused unless
+    the kernel has 32 threads along threadIdx.x or none yet, and the nest is the same for all of them.
+    Until all that touches a fragment is an instruction, the loops stand for them when the program is built.
     """
 
     rebuilds: ClassVar[bool] = True
@@ -49,8 +59,8 @@ class Tensorize(ScheduleTransform):
 
     @classmethod
     def slots(cls, limits: SlotLimits) -> Iterator[Tensorize]:
-        """Every loop with every intrinsic."""
-        for intrinsic in INTRINSICS:
+        """Every loop with every intrinsic of the table."""
+        for intrinsic in limits.intrinsics:
             for loop in range(limits.max_loops):
                 yield cls(loop, intrinsic)
 
@@ -58,9 +68,21 @@ class Tensorize(ScheduleTransform):
         """Mutate `schedule`."""
         from tirgym.harness.tensorir.intrinsics import TRANSPOSES, register_intrinsic
 
+        if self.intrinsic in WMMA:
+            self._on_fragments(schedule, at)
+            return
         swapped = self.intrinsic in TRANSPOSES and _columns_first(at.nest, self.loop)
         intrinsic = register_intrinsic(self.intrinsic, swapped)
         ffi.ScheduleTensorize(schedule, at.loop(self.loop), intrinsic, True)
+
+    def _on_fragments(self, schedule: Schedule, at: Handles) -> None:
+        block = at.nest.first_block(self.loop)
+        instruction = WMMA[self.intrinsic]
+        variant = variant_of(instruction, at.nest.blocks[block].facts)
+        if instruction.kind in ("load", "fill"):
+            ffi.ScheduleSetScope(schedule, at.block(block), 0, instruction.fragment)
+        known = register_wmma(self.intrinsic, *variant)
+        ffi.ScheduleTensorize(schedule, at.loop(self.loop), known, True)
 
     @property
     def node(self) -> NodeRef:

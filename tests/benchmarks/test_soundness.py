@@ -35,6 +35,19 @@ def test_random_schedules_of_two_kernels_are_right() -> None:
     assert json.loads(answer.stdout.splitlines()[-1]) == {"schedules": 6, "ok": 6}
 
 
+def test_random_schedules_for_a_gpu_are_right() -> None:
+    options = "--backend cuda --schedules 8 --depth 6 --kernels matmul,tiled_product --seed 3"
+    answer = subprocess.run(
+        [sys.executable, "-m", "tirgym.benchmarks.soundness", *options.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    counts = json.loads(answer.stdout.splitlines()[-1])
+    assert counts["ok"] + counts.get("refused", 0) == 8
+
+
 def test_step_profile_reports_every_phase() -> None:
     found = profile(steps=24, seed=0, depth=4)
     assert found["steps"] == 24

@@ -339,7 +339,11 @@ CASES: dict[str, list[Case]] = {
         Case("int8_gemm", "CacheWrite(block=0)", "StorePrecision(block=0, dtype='float16')", True)
     ],
 }
-ELSEWHERE = {"loop cap", "block cap", "inline size", "body size"}
+ON_FRAGMENTS = {"whole warps", "fragments stay"}
+"""tested in transforms/test_tensor_cores.py"""
+OF_PIPELINES = {"pipeline is frozen", "shared memory", "copies ahead", "pipeline stays whole"}
+"""tested in transforms/test_software_pipeline.py"""
+ELSEWHERE = {"loop cap", "block cap", "inline size", "body size", *ON_FRAGMENTS, *OF_PIPELINES}
 ALL = [(rule, case) for rule, cases in CASES.items() for case in cases]
 
 

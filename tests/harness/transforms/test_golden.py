@@ -40,6 +40,8 @@ class Case(NamedTuple):
     step: str
     shape: Mapping[str, int] = MappingProxyType({})
     num_threads: int = 1
+    arch: str = ARCH
+    backend: str = "llvm"
 
 
 MATMUL = {"m": 16, "n": 24, "k": 32}
@@ -75,13 +77,28 @@ CASES = {
     ),
     "VectorMath": Case("softmax", "", "VectorMath(block=1)", SOFTMAX),
     "Bind": Case("chain", "", "Bind(loop=0, thread='blockIdx.x')"),
+    "SoftwarePipeline": Case(
+        "matmul",
+        "Split(loop=2, factor=8); CacheRead(block=0, read=0); ComputeAt(block=0, loop=4); "
+        "SetScope(block=0, scope='shared'); CacheRead(block=1, read=1); ComputeAt(block=0, loop=4); "
+        "SetScope(block=1, scope='shared')",
+        "SoftwarePipeline(loop=2, stages=3)",
+        MATMUL,
+        1,
+        "sm_90",
+        "cuda",
+    ),
     "Configure": Case("chain", "", "Configure(option='llvm.opt_level', value=2)"),
     "StorePrecision": Case("chain", "", "StorePrecision(block=0, dtype='float16')"),
 }
 
 
 def _before(case: Case) -> TensorIRProgram:
-    return apply_all(begin(case.kernel, case.num_threads, **case.shape), case.before)
+    return apply_all(_begin(case), case.before)
+
+
+def _begin(case: Case) -> TensorIRProgram:
+    return begin(case.kernel, case.num_threads, case.arch, case.backend, **case.shape)
 
 
 def _after(name: str) -> Any:
@@ -123,7 +140,7 @@ def test_json_trace_replays_to_an_equal_program(name: str) -> None:
     assert after.steps[-1] == parse_transform(case.step)
     texts = tuple(str(step) for step in after.steps)
     trace = Trace.from_json(Trace(after.workload.uri, after.target, texts).to_json())
-    replayed = begin(case.kernel, case.num_threads, **case.shape)
+    replayed = _begin(case)
     for text in trace.transforms:
         replayed = replayed.apply(parse_transform(text))
     assert tvm_ffi.structural_equal(replayed.mod, after.mod)
@@ -154,9 +171,10 @@ def _has_byte_dots() -> bool:
     return "avx512vnni" not in missing_features(ARCH)
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"Bind", "Parallel"}))
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"Bind", "Parallel", "SoftwarePipeline"}))
 def test_results_stay(name: str) -> None:
-    """`Parallel` would start the thread pool in the test process; the gate tests run it."""
+    """`Parallel` would start the thread pool in the test process; the gate tests run it, and those of
+    `SoftwarePipeline` run pipelines."""
     case = CASES[name]
     if name == "Tensorize" and not _has_byte_dots():
         pytest.skip("this CPU has no byte dot product")

@@ -126,7 +126,13 @@ def test_the_action_table_depends_on_backend_names_and_limits_alone() -> None:
     assert 1000 < len(one) < 3000
     assert not any(t.name in ("Bind", "StorePrecision") for t in one)
     device = default_vocabulary("opencl")
-    assert device.digest == default_vocabulary("cuda").digest != one.digest
+    assert device.digest == default_vocabulary("rocm").digest != one.digest
+    cuda = default_vocabulary("cuda")
+    assert list(cuda)[: len(device)] == list(device)
+    assert {str(t) for t in cuda} >= {
+        "Tensorize(loop=0, intrinsic='wmma_mma')",
+        "SoftwarePipeline(loop=0, stages=2)",
+    }
     assert {str(t) for t in device} >= {
         "Bind(loop=0, thread='blockIdx.x')",
         "SetScope(block=0, scope='shared')",
