@@ -14,7 +14,7 @@ from tirgym.harness.cost import CostModel, SpeedupModel, static_cost_model
 from tirgym.harness.evaluator import UNMEASURED, Evaluator
 from tirgym.harness.macros import VOCABULARY_NAMES, named_vocabulary
 from tirgym.harness.target import Target
-from tirgym.harness.transforms.base import SlotLimits
+from tirgym.harness.transforms import slot_limits
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Kernel, Shape, Workload
 from tirgym.rewards.reward import Reward
@@ -164,7 +164,7 @@ def make_vocabulary(
     if factors is not None:
         if not factors or any(type(f) is not int or f < 2 for f in factors):
             raise InvalidValueError("factors", factors, "whole numbers of at least 2")
-        limits = SlotLimits(factors=tuple(factors))
+        limits = slot_limits(backend, factors=tuple(factors))
     return named_vocabulary(vocabulary, backend, limits=limits)
 
 

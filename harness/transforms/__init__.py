@@ -29,6 +29,7 @@ __all__ = [
     "default_vocabulary",
     "load_transform",
     "parse_transform",
+    "slot_limits",
 ]
 
 _TABLE: tuple[tuple[str, str], ...] = (
@@ -211,6 +212,11 @@ def parse_transform(text: str) -> Transform:
     return kind(**arguments)
 
 
+def slot_limits(backend: str, **fields: Any) -> SlotLimits:
+    """The limits of the action table of `backend`, with some `fields` changed."""
+    return SlotLimits(**{**SLOTS.get(backend, {}), **fields})
+
+
 def default_vocabulary(
     backend: str = "llvm", *, limits: SlotLimits | None = None, extra: Iterable[str] = ()
 ) -> Vocabulary:
@@ -225,5 +231,5 @@ def default_vocabulary(
         raise UnknownNameError("backend with a vocabulary", backend, sorted(VOCABULARIES))
     names = (*VOCABULARIES[backend], *extra)
     _lazy_table((name, "") for name in names)
-    limits = limits or SlotLimits(**SLOTS.get(backend, {}))
+    limits = limits or slot_limits(backend)
     return Vocabulary([load_transform(name) for name in names], limits)

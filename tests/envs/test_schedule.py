@@ -15,10 +15,12 @@ from schedule_envs import FUSE, SPLIT, VOCABULARY, legal, measured, static
 from small import SMALL, TARGET
 
 from tirgym.envs.schedule import ScheduleEnv
+from tirgym.envs.strategies import make_vocabulary
 from tirgym.errors import EvaluationError, InvalidValueError, UnknownNameError, WorkerDiedError
 from tirgym.harness.evaluation import Evaluation, Level
 from tirgym.harness.program import Program
 from tirgym.harness.status import FATAL, Status
+from tirgym.harness.transforms import VOCABULARIES
 from tirgym.rewards.final_speedup import FinalSpeedup
 
 # -- masks and actions ----------------------------------------------------------------------
@@ -266,6 +268,13 @@ def test_factors_choose_the_tile_sizes() -> None:
     env = static(vocabulary="primitive", factors=[3])
     splits = {text for text in env.action_space.table if text.startswith("Split")}
     assert all(text.endswith("factor=3)") for text in splits)
+
+
+@pytest.mark.parametrize("backend", sorted(VOCABULARIES))
+def test_factors_change_nothing_but_tile_sizes(backend: str) -> None:
+    usual = list(map(str, make_vocabulary("primitive", backend, None)))
+    chosen = list(map(str, make_vocabulary("primitive", backend, [3])))
+    assert [t for t in chosen if "factor" not in t] == [t for t in usual if "factor" not in t]
 
 
 # -- search ---------------------------------------------------------------------------------
