@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch_stand_in import torch_cuda
 
 from tirgym.harness.cuda import compiling
 from tirgym.harness.cuda.driver import CudaDriver
@@ -311,19 +312,7 @@ def open_device() -> CudaDevice:
     """For good: in a process of its own, or under a fixture that puts torch and CuPy back."""
     import torch
 
-    properties = SimpleNamespace(
-        name="Stand-in", major=9, minor=0, multi_processor_count=1, total_memory=1 << 30,
-        L2_cache_size=1 << 12, pci_domain_id=0, pci_bus_id=3, pci_device_id=1,
-    )  # fmt: skip
-    fakes: dict[str, Any] = {
-        "current_device": lambda: 0,
-        "get_device_properties": lambda _: properties,
-        "synchronize": lambda: None,
-        "current_stream": lambda: SimpleNamespace(cuda_stream=7),
-        "Event": _Event,
-        "_sleep": lambda cycles: None,
-    }
-    for name, fake in fakes.items():
+    for name, fake in torch_cuda(_Event).items():
         setattr(torch.cuda, name, fake)
     setattr(cuda, "sm_clock_mhz", lambda bus: 1500)  # noqa: B010 - mypy knows the function
     sys.modules.update(fake_cupy())

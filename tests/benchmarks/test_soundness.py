@@ -7,10 +7,8 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 
 from tirgym.benchmarks.soundness import _difference
-from tirgym.benchmarks.step_profile import profile
 
 
 def test_difference_sees_wrong_elements_and_leaves_rounding_alone() -> None:
@@ -22,9 +20,8 @@ def test_difference_sees_wrong_elements_and_leaves_rounding_alone() -> None:
     assert _difference(np.array([1, 2, 3]), np.array([1, 2, 4])) == "1 of 3 elements differ"
 
 
-def test_random_schedules_of_two_kernels_are_right() -> None:
-    """In a process of its own: the study forks, which a process that has threads must not do."""
-    options = "--schedules 6 --kernels softmax,matmul_bias_gelu --seed 3"
+def study(options: str) -> dict[str, int]:
+    """The counts, from a process of its own: it forks, which a process that has threads must not do."""
     answer = subprocess.run(
         [sys.executable, "-m", "tirgym.benchmarks.soundness", *options.split()],
         capture_output=True,
@@ -32,25 +29,15 @@ def test_random_schedules_of_two_kernels_are_right() -> None:
         check=False,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert json.loads(answer.stdout.splitlines()[-1]) == {"schedules": 6, "ok": 6}
+    counts: dict[str, int] = json.loads(answer.stdout.splitlines()[-1])
+    return counts
+
+
+def test_random_schedules_of_two_kernels_are_right() -> None:
+    found = study("--schedules 6 --kernels softmax,matmul_bias_gelu --seed 3")
+    assert found == {"schedules": 6, "ok": 6}
 
 
 def test_random_schedules_for_a_gpu_are_right() -> None:
-    options = "--backend cuda --schedules 8 --depth 6 --kernels matmul,tiled_product --seed 3"
-    answer = subprocess.run(
-        [sys.executable, "-m", "tirgym.benchmarks.soundness", *options.split()],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    counts = json.loads(answer.stdout.splitlines()[-1])
-    assert counts["ok"] + counts.get("refused", 0) == 8
-
-
-def test_step_profile_reports_every_phase() -> None:
-    found = profile(steps=24, seed=0, depth=4)
-    assert found["steps"] == 24
-    assert set(found["phases"]) == {"walk", "facts", "mask", "of which trials", "copy", "apply"}
-    parts = sum(found["phases"][name]["mean_us"] for name in ("walk", "facts", "mask", "apply"))
-    assert found["total"]["mean_us"] == pytest.approx(parts)
+    found = study("--backend cuda --schedules 8 --depth 6 --kernels matmul,tiled_product --seed 3")
+    assert found["ok"] + found.get("refused", 0) == 8

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch_stand_in import BUS, torch_cuda
 
 from tirgym.errors import BackendUnavailableError, DeviceError, InvalidValueError
 from tirgym.harness.cuda import clocks
@@ -167,23 +168,9 @@ class Event:
 
 @pytest.fixture
 def device(library: Path, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
-    properties = SimpleNamespace(
-        name="Stand-in", major=9, minor=0, multi_processor_count=2, total_memory=1 << 30,
-        L2_cache_size=1 << 12, pci_domain_id=0, pci_bus_id=3, pci_device_id=1,
-    )  # fmt: skip
-    fakes: dict[str, Any] = {
-        "current_device": lambda: 0,
-        "get_device_properties": lambda _: properties,
-        "synchronize": lambda: None,
-        "current_stream": lambda: SimpleNamespace(cuda_stream=7),
-        "Event": Event,
-        "_sleep": lambda cycles: None,
-    }
-    for name, fake in fakes.items():
+    for name, fake in torch_cuda(Event).items():
         monkeypatch.setattr(torch.cuda, name, fake)
-    monkeypatch.setattr(
-        cuda, "sm_clock_mhz", lambda bus: 1500 if bus == "00000000:03:01.0" else None
-    )
+    monkeypatch.setattr(cuda, "sm_clock_mhz", lambda bus: 1500 if bus == BUS else None)
     return CudaDevice(CudaDriver.open(str(library)), place="cpu")
 
 
