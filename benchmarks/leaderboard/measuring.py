@@ -203,6 +203,6 @@ def _at(job: Job, maker: ProgramMaker, evaluator: LocalEvaluator) -> str:
         return f"{ShapeVerdict.UNJUDGED}: {error}"
     if check.status is Status.PASSED:
         return ShapeVerdict.PASSED.value
-    wrong = check.status in FATAL
+    wrong = check.status in FATAL and check.code_key  # without code it was never run
     verdict = ShapeVerdict.FAILED if wrong else ShapeVerdict.UNJUDGED
     return f"{verdict}: {check.status}: {check.message}"

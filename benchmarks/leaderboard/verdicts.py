@@ -48,7 +48,7 @@ class ShapeVerdict(StrEnum):
     FAILED = "failed"
     """it applies and is wrong, crashes or hangs: a failure of the program"""
     UNJUDGED = "unjudged"
-    """it applies and was cut off before it was shown right or wrong"""
+    """it applies and was cut off before it was shown right or wrong, such as in the compiler"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from tirgym.benchmarks.leaderboard.verifying import Verdicts, read_verified, ver
 from tirgym.errors import EvaluationError, InvalidValueError
 from tirgym.harness.backend import backend
 from tirgym.harness.calibration import estimated_peaks
+from tirgym.harness.local_evaluator import GateCheck
+from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.registry import load_workload
 
@@ -191,6 +193,29 @@ def test_what_stands_in_a_recipe_is_measured_and_gated_at_other_shapes(
     judged(found)
     verdicts = {uri: words.partition(":")[0] for uri, words in found[0].shapes.items()}
     assert verdicts == {shapes[0].uri: "passed", shapes[1].uri: "not_portable"}
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        (GateCheck(Status.PASSED, "code", None), "passed"),
+        (GateCheck(Status.WRONG_RESULT, "code", None), "failed"),
+        (GateCheck(Status.TIMEOUT, "code", None), "failed"),
+        (GateCheck(Status.TIMEOUT, "", None), "unjudged"),
+        (GateCheck(Status.OUT_OF_MEMORY, "", None), "unjudged"),
+        (GateCheck(Status.TOO_SLOW, "code", None), "unjudged"),
+    ],
+)
+def test_a_program_that_was_never_run_at_another_shape_is_not_held_wrong_there(
+    check: GateCheck, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with quick() as evaluator:
+        monkeypatch.setattr(evaluator, "check", lambda program: check)
+        shape = load_workload(ADD, {"m": 8, "n": 32})
+        monkeypatch.setattr(measuring, "other_shapes", lambda workload: [shape])
+        jobs = [Job(GOOD, Kind.AGENT, shapes=True)]
+        found = measuring._shapes(jobs, load_workload(ADD), backend("llvm").target(), evaluator)
+    assert found[GOOD.digest][shape.uri].partition(":")[0] == verdict
 
 
 @pytest.mark.slow
