@@ -19,6 +19,8 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from tirgym.harness.huge_pages import without_huge_pages
+
 __all__ = ["WorkerLimits", "die_with_parent", "kill_group", "main"]
 
 REPLY = struct.Struct("<i")
@@ -73,6 +75,7 @@ def _become_worker(
     try:
         os.setsid()
         die_with_parent()
+        without_huge_pages()
         if os.getppid() != server:
             os._exit(1)
         null = os.open(os.devnull, os.O_RDONLY)

@@ -17,6 +17,7 @@ from typing import Any
 
 from tirgym.errors import UnknownNameError
 from tirgym.harness.evaluation import Level, TimingStats
+from tirgym.harness.huge_pages import without_huge_pages
 from tirgym.harness.own_process import call_apart
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
@@ -101,6 +102,7 @@ def measure_vendor(
 
 
 def _measure(uri: str, target: Target, library: str, against: str | None) -> VendorResult:
+    without_huge_pages()
     from tirgym.kernels_suite.registry import load_workload
 
     return measure_here(load_workload(uri), target, library, against)

@@ -189,6 +189,19 @@ def test_ctrl_c_kills_the_worker_and_comes_through(worker: Worker) -> None:
     assert wait_until(lambda: gone(worker.pid))
 
 
+@pytest.mark.skipif(
+    "THP_enabled" not in Path("/proc/self/status").read_text(encoding="ascii"),
+    reason="this kernel does not say whether a process may have huge pages",
+)
+def test_a_worker_has_ordinary_pages_whatever_numpy_asks_for() -> None:
+    pool = WorkerPool(LIMITS, OPERATIONS)
+    worker, _ = pool.worker()
+    said = str(run(worker, "answer = open('/proc/self/status', encoding='ascii').read()"))
+    pool.close()
+    assert "THP_enabled:\t0" in said
+    assert "THP_enabled:\t1" in Path("/proc/self/status").read_text(encoding="ascii")
+
+
 def test_the_pool_swaps_in_a_spare() -> None:
     pool = WorkerPool(LIMITS, OPERATIONS)
     first, new = pool.worker()
