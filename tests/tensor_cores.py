@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from tvm import te
 
+from tirgym.harness.cuda.compiling import nvcc_path
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.transforms import parse_transform
@@ -28,7 +28,7 @@ __all__ = [
 
 
 needs_toolkit = pytest.mark.skipif(
-    shutil.which("nvcc") is None or find_spec("triton") is None,
+    nvcc_path() is None or find_spec("triton") is None,
     reason="needs nvcc of NVIDIA's CUDA toolkit, and pip install 'tirgym[triton]'",
 )
 SM_80, SM_90 = Target("cuda", "sm_80", 1), Target("cuda", "sm_90", 1)

@@ -37,7 +37,7 @@ from tirgym.kernels_suite.kernel import Shape, Workload
 from tirgym.kernels_suite.problem import bytes_of, flops_of, tensors, terms_of
 from tirgym.kernels_suite.registry import load_workload
 
-__all__ = ["SIZES", "main", "prepared_kernel"]
+__all__ = ["SIZES", "Preparation", "main", "prepared_kernel"]
 
 SIZES: Mapping[str, tuple[Shape, Shape]] = {
     "matmul": ({"m": 1024, "n": 1024, "k": 1024}, {"m": 128, "n": 128, "k": 64}),
@@ -54,7 +54,7 @@ _PREDICTED_BY = "static cost of TensorIR, whose prices are those of a CPU's core
 Say = Callable[[str], None]
 
 
-class _Kitchen:
+class Preparation:
     """What makes and checks programs of one architecture."""
 
     def __init__(
@@ -110,7 +110,7 @@ class _Kitchen:
 def prepared_kernel(
     timed: Workload,
     checked: Workload,
-    kitchen: _Kitchen,
+    preparation: Preparation,
     found: Sequence[Candidate],
     seed: int,
     randoms: int,
@@ -122,17 +122,17 @@ def prepared_kernel(
     for candidate in found:
         if candidate.random and drawn >= randoms:
             continue
-        made = kitchen.prepared(candidate)
+        made = preparation.prepared(candidate)
         if made is not None and made.code.code_key not in kept:
             kept[made.code.code_key] = made
             drawn += candidate.random
     return PreparedKernel(
         _problem(timed),
-        kitchen.target.arch,
+        preparation.target.arch,
         seed,
         checked.uri,
         _PREDICTED_BY,
-        kitchen.versions,
+        preparation.versions,
         tuple(kept.values()),
     )
 
@@ -195,16 +195,18 @@ def _prepare(given: argparse.Namespace) -> int:
     traces = {path.stem: Trace.load(path) for path in given.trace}
     total = 0
     with LocalEvaluator(store=":memory:") as evaluator:
-        kitchen = _Kitchen(given.arch, compiler, evaluator, say)
+        preparation = Preparation(given.arch, compiler, evaluator, say)
         for kernel in given.kernels.split(","):
             timed, checked = _workloads(kernel)
             say(f"{timed}")
-            full, small = (kitchen.backend.start(w, kitchen.target) for w in (timed, checked))
+            full, small = (
+                preparation.backend.start(w, preparation.target) for w in (timed, checked)
+            )
             found = [
                 *candidates(full, small, given.seed, given.random),
                 *traced(full, small, traces),
             ]
-            made = prepared_kernel(timed, checked, kitchen, found, given.seed, given.random)
+            made = prepared_kernel(timed, checked, preparation, found, given.seed, given.random)
             total += made.save(given.out).stat().st_size
             if total > MAX_BYTES:
                 raise InvalidValueError("bytes prepared", total, f"at most {MAX_BYTES}")

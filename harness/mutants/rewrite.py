@@ -16,6 +16,8 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import Bind, BufferRegion, BufferStore, Cast, FloatImm, For, SeqStmt
 
+from tirgym.harness.tensorir.rewriting import with_parts
+
 __all__ = [
     "Site",
     "append",
@@ -33,7 +35,6 @@ __all__ = [
     "sites",
     "with_body",
     "with_main",
-    "with_parts",
     "with_regions",
 ]
 
@@ -83,22 +84,6 @@ def with_body(func: Any, statement: Any) -> Any:
     realize = func.body
     root = with_parts(realize.block, body=statement)
     return func.with_body(SBlockRealize(realize.iter_values, realize.predicate, root))
-
-
-def with_parts(block: Any, **parts: Any) -> Any:
-    """A copy of an SBlock with some constructor arguments replaced."""
-    names = (
-        "iter_vars",
-        "reads",
-        "writes",
-        "name_hint",
-        "body",
-        "init",
-        "alloc_buffers",
-        "match_buffers",
-        "annotations",
-    )
-    return SBlock(*(parts[n] if n in parts else getattr(block, n) for n in names))
 
 
 def with_regions(func: Any) -> Any:

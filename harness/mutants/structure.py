@@ -34,8 +34,8 @@ from tirgym.harness.mutants.rewrite import (
     sites,
     with_body,
     with_main,
-    with_parts,
 )
+from tirgym.harness.tensorir.rewriting import with_parts
 
 __all__ = [
     "constant_output",

@@ -9,18 +9,17 @@ memory a block has one thread. Where no loop qualifies the statement runs on one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-import tvm
-import tvm_ffi
 from tvm.tirx import For, ForKind, IterVar, Var
 
 from tirgym.harness.tensorir.facts import Facts
 from tirgym.harness.tensorir.fragments import without_mixed_fragments
 from tirgym.harness.tensorir.handles import Handles, new_schedule
 from tirgym.harness.tensorir.program import TensorIRProgram
+from tirgym.harness.tensorir.rewriting import with_nodes
 from tirgym.harness.tensorir.rule_loops import disjoint
 from tirgym.harness.tensorir.rule_threads import axes_of, own_buffer
 from tirgym.harness.tensorir.wmma import WARP
@@ -81,21 +80,12 @@ def _with_lanes(mod: Any, outer: Mapping[int, int], axes: Mapping[int, str]) -> 
             return lanes(node)
         return _thread_loop(node.loop_var, node.extent, axes[loop], lanes(node.body))
 
-    return _mapped(mod, wrapped)
+    return with_nodes(mod, (For, wrapped))
 
 
 def _thread_loop(variable: Any, extent: Any, axis: str, body: Any) -> Any:
     thread = IterVar(None, Var("", "int32"), IterVar.ThreadIndex, axis)
     return For(variable, 0, extent, ForKind.THREAD_BINDING, body, thread)
-
-
-def _mapped(mod: Any, change: Callable[[Any], Any]) -> Any:
-    """`mod` with each loop changed."""
-    functions = {
-        name.name_hint: tvm_ffi.structural_map(func, [(For, change)])
-        for name, func in mod.functions.items()
-    }
-    return tvm.IRModule(functions)
 
 
 def _remade(program: TensorIRProgram, mod: Any) -> TensorIRProgram:
@@ -138,7 +128,7 @@ def _with_axes(mod: Any, axes: Mapping[int, str]) -> Any:
             return node
         return _thread_loop(node.loop_var, node.extent, axis, node.body)
 
-    return _mapped(mod, bound)
+    return with_nodes(mod, (For, bound))
 
 
 def _kept_by_threads(program: TensorIRProgram) -> TensorIRProgram:

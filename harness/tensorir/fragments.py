@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import tvm
-import tvm_ffi
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferLoad, BufferStore, Cast, For, Var
 
@@ -19,6 +17,7 @@ from tirgym.harness.tensorir.facts import Facts, bits
 from tirgym.harness.tensorir.handles import Handles, new_schedule
 from tirgym.harness.tensorir.nest import read_nest
 from tirgym.harness.tensorir.program import TensorIRProgram
+from tirgym.harness.tensorir.rewriting import with_nodes, with_parts
 from tirgym.harness.tensorir.wmma import (
     MATRIX_B,
     MMA_CALL,
@@ -68,27 +67,9 @@ def _changed(mod: Any, body: Callable[[Any, Any], Any]) -> Any:
 
     def block(node: Any) -> Any:
         call = call_of(node)
-        return node if call is None else _with_body(node, body(node, call))
+        return node if call is None else with_parts(node, body=body(node, call))
 
-    functions = {
-        name.name_hint: tvm_ffi.structural_map(func, [(SBlock, block)])
-        for name, func in mod.functions.items()
-    }
-    return tvm.IRModule(functions)
-
-
-def _with_body(node: Any, body: Any) -> Any:
-    return SBlock(
-        node.iter_vars,
-        node.reads,
-        node.writes,
-        node.name_hint,
-        body,
-        node.init,
-        node.alloc_buffers,
-        node.match_buffers,
-        node.annotations,
-    )
+    return with_nodes(mod, (SBlock, block))
 
 
 def _mixed(facts: Facts) -> tuple[set[int], tuple[int, ...]]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.ir.expr import TensorLoad
 from tvm.sym.analyzer import Analyzer
 from tvm.tirx import BufferStore, For
 
 from tirgym.harness.tensorir.nest import STAGE, VECTORIZED, Access, Block, LoopNest
+from tirgym.harness.tensorir.rewriting import with_nodes
 
 __all__ = [
     "ASYNC",
@@ -88,11 +88,7 @@ def with_ordinary_copies(mod: Any) -> Any:
         kept = {k: v for k, v in node.annotations.items() if k != ASYNC}
         return For(node.loop_var, node.min, node.extent, node.kind, node.body, None, kept)
 
-    functions = {
-        name.name_hint: tvm_ffi.structural_map(func, [(For, plain)])
-        for name, func in mod.functions.items()
-    }
-    return tvm.IRModule(functions)
+    return with_nodes(mod, (For, plain))
 
 
 def alignment_of(block: Block) -> list[int]:

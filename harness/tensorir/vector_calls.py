@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import tvm_ffi
 from tvm.ir import Call
-from tvm.s_tir import SBlock
 from tvm.tirx import Var
 
 from tirgym.harness.tensorir.body_view import body_parts, body_view
 from tirgym.harness.tensorir.elementary import FORMS
+from tirgym.harness.tensorir.rewriting import with_parts
 
 __all__ = ["Body", "body", "with_vector_math"]
 
@@ -43,17 +43,7 @@ def body(block: Any) -> Body:
 
 def with_vector_math(block: Any) -> Any:
     """A copy of SBlock `block` without the calls that have a form."""
-    return SBlock(
-        block.iter_vars,
-        block.reads,
-        block.writes,
-        block.name_hint,
-        tvm_ffi.structural_map(block.body, (Call, _arithmetic)),
-        block.init,
-        block.alloc_buffers,
-        block.match_buffers,
-        block.annotations,
-    )
+    return with_parts(block, body=tvm_ffi.structural_map(block.body, (Call, _arithmetic)))
 
 
 def _arithmetic(call: Any) -> Any:
