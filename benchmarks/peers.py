@@ -162,7 +162,7 @@ def _libraries(program: Program) -> dict[str, float | None]:
     workload, target = program.workload, program.target
     module = backend(target.backend).module_json(program)
     found: dict[str, float | None] = {}
-    for library in vendor_libraries(workload.kernel.name):
+    for library in vendor_libraries(workload.kernel.name, target.backend):
         speedup = measure_vendor(workload, target, library, against=module).speedup
         found[library.partition("-")[0]] = None if speedup is None else 1.0 / speedup
     return found

@@ -23,7 +23,7 @@ from rich.table import Table
 from tirgym.baselines.ppo.extra import require_rl
 from tirgym.baselines.ppo.train_args import TrainArgs
 
-__all__ = ["SpeedReport", "main", "measure"]
+__all__ = ["PeakMemory", "SpeedReport", "main", "measure"]
 
 _SAMPLE_S = 0.2
 
@@ -59,8 +59,9 @@ class SpeedReport:
     """resident memory of all processes together, shared pages counted in each"""
 
 
-class _Memory:
-    """Samples the resident memory of this process and its children."""
+class PeakMemory:
+    """The peak of the resident memory of this process and its children: sampled now and then, and at
+    the end in any case, however short the training was."""
 
     def __init__(self) -> None:
         self.peak_bytes = 0
@@ -74,16 +75,20 @@ class _Memory:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
+        self._sample()
 
     def _watch(self) -> None:
         while not self._over.wait(_SAMPLE_S):
-            used = 0
-            for process in _processes():
-                try:
-                    used += process.memory_info().rss
-                except psutil.NoSuchProcess:  # ended meanwhile
-                    continue
-            self.peak_bytes = max(self.peak_bytes, used)
+            self._sample()
+
+    def _sample(self) -> None:
+        used = 0
+        for process in _processes():
+            try:
+                used += process.memory_info().rss
+            except psutil.NoSuchProcess:  # ended meanwhile
+                continue
+        self.peak_bytes = max(self.peak_bytes, used)
 
 
 def _processes() -> list[psutil.Process]:
@@ -133,7 +138,7 @@ def measure(args: TrainArgs) -> SpeedReport:
 
     torch.set_num_threads(args.learner_threads)
     with ExitStack() as stack:
-        memory = stack.enter_context(_Memory())
+        memory = stack.enter_context(PeakMemory())
         began = time.perf_counter()
         env = GroupedVecEnv(args.spec(), args.envs, args.workers)
         stack.callback(env.close)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from tirgym.harness.evaluation import Measurement
 from tirgym.harness.outcome import Anchor
@@ -38,12 +39,17 @@ def nearest(anchors: Sequence[Anchor], naive_s: float, seconds: float) -> Anchor
 
 
 def measurement_of(
-    paired: Paired, anchor: Anchor | None, is_naive: bool, timer: str
+    paired: Paired,
+    anchor: Anchor | None,
+    is_naive: bool,
+    timer: str,
+    clock_mhz: tuple[int, int] | None = None,
 ) -> Measurement:
     """Speedup over naive; the naive binary itself is exactly 1."""
     baseline, cache = stats_of(paired.baseline), "cold" if timer.endswith(COLD) else "hot"
+    told: dict[str, Any] = {"cache": cache, "timer": timer, "clock_mhz": clock_mhz}
     if is_naive:
-        return Measurement(baseline, baseline, 1.0, (1.0, 1.0), cache=cache, timer=timer)
+        return Measurement(baseline, baseline, 1.0, (1.0, 1.0), **told)
     ratio, (low, high) = paired.ratio, paired.interval
     if anchor is not None:
         # Relative errors of the two ratios are independent: they add in quadrature.
@@ -56,8 +62,7 @@ def measurement_of(
         ratio * scale,
         (low * scale, high * scale),
         scale,
-        cache=cache,
-        timer=timer,
+        **told,
     )
 
 

@@ -17,12 +17,11 @@ from tirgym.harness.target import Target
 from tirgym.harness.vendor import (
     LIBRARIES,
     VendorResult,
-    has_call,
+    libraries_with,
     measure_vendor,
     vendor_libraries,
 )
 from tirgym.harness.verification import evaluate_in_full, evaluate_in_sessions
-from tirgym.harness.worker_device import WORKER_DEVICES
 from tirgym.kernels_suite.kernel import Kernel, Workload
 from tirgym.kernels_suite.registry import LOCAL_SUITE
 
@@ -67,27 +66,22 @@ def measure_baselines(
     rows = [_compiled("naive", "unscheduled IR", naive, start)]
     announce("default")
     rows.append(_default(start, evaluator))
-    libraries = (
-        vendor_libraries(workload.kernel.name)
-        if workload.kernel.suite != LOCAL_SUITE and target.backend not in WORKER_DEVICES
-        else ()
-    )
+    own = workload.kernel.suite == LOCAL_SUITE
+    libraries = () if own else vendor_libraries(workload.kernel.name, target.backend)
     for library in libraries:
         announce(library)
         rows.append(_vendor(measure_vendor(workload, target, library), start))
     if not libraries:
-        why = (
-            f"the libraries known here run on the CPU, not on backend {target.backend}"
-            if target.backend in WORKER_DEVICES
-            else missing_vendor(workload.kernel)
-        )
+        why = missing_vendor(workload.kernel, target.backend)
         rows.append(BaselineRow("vendor", "none", "none", why))
     return tuple(rows)
 
 
-def missing_vendor(kernel: Kernel) -> str:
-    """Why there is no vendor row: no library has one call for `kernel`, or it is not installed."""
-    known = [name for name in LIBRARIES if has_call(name, kernel.name)]
+def missing_vendor(kernel: Kernel, backend: str) -> str:
+    """Why there is no vendor row: no library has one call for `kernel` there, or it is not installed."""
+    if all(backend not in library.backends for library in LIBRARIES.values()):
+        return f"the libraries known here do not run on backend {backend}"
+    known = libraries_with(kernel.name, backend)
     if kernel.suite == LOCAL_SUITE or not known:
         return "no library has one call for this kernel"
     return f"{' or '.join(known)} has one, but is not installed"

@@ -58,6 +58,8 @@ class Measurement:
     timer: str = "perf_counter_ns"
     reused: bool = False
     """taken from the store, since this machine code was measured before"""
+    clock_mhz: tuple[int, int] | None = None
+    """of the device right before and after the timing; None where it does not tell"""
 
     @property
     def latency_us(self) -> float:

@@ -66,12 +66,14 @@ class Examination:
         self.note("lock")
         with FileLock(self.at.rules.lock_path) as lock:
             self.note("timing")
+            clocks = [self.at.device.clock_mhz()]
             began = time.perf_counter()
             paired, anchor, plan = self._pair(base, anchor)
-        timing_s = time.perf_counter() - began
+            timing_s = time.perf_counter() - began
+            clocks.append(self.at.device.clock_mhz())
         status, message, report = self._left()
         is_naive = self.code_key == self.at.naive_key
-        measurement = measurement_of(paired, anchor, is_naive, self.at.timer.name)
+        measurement = measurement_of(paired, anchor, is_naive, self.at.timer.name, _both(*clocks))
         if status is Status.PASSED:
             status, message = _plausible(paired, measurement, floor_us, plan)
         made = None
@@ -124,6 +126,10 @@ class Examination:
             message,
             GateReport(regimes, worst, report.bit_identical and identical, message),
         )
+
+
+def _both(before: int | None, after: int | None) -> tuple[int, int] | None:
+    return None if before is None or after is None else (before, after)
 
 
 def _plausible(

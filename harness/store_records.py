@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from tirgym.errors import InvalidValueError
@@ -148,12 +148,15 @@ def _gate(data: dict[str, Any]) -> GateReport:
 
 
 def _measurement(data: dict[str, Any]) -> Measurement:
-    names = {f.name for f in fields(Measurement)}
-    if set(data) != names:
+    known = {f.name: f.default for f in fields(Measurement)}
+    needed = {name for name, default in known.items() if default is MISSING}
+    if not needed <= set(data) <= set(known):
         raise ValueError(f"measurement fields {sorted(data)}")
+    clock = data.get("clock_mhz")
     return Measurement(
         **{
             **data,
+            "clock_mhz": None if clock is None else tuple(clock),
             "candidate": TimingStats(**data["candidate"]),
             "baseline": TimingStats(**data["baseline"]),
             "speedup_ci": tuple(data["speedup_ci"]),

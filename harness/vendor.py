@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tirgym.errors import UnknownNameError
 from tirgym.harness.evaluation import Level, TimingStats
@@ -23,22 +23,47 @@ from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Regime, Workload
 
+if TYPE_CHECKING:  # they are loaded where something is measured
+    from tirgym.harness.gate import GateOutcome, InputSet
+    from tirgym.harness.timing import Call
+    from tirgym.harness.workbench import Workbench
+
 __all__ = [
     "LIBRARIES",
     "GatedCall",
+    "Library",
     "VendorResult",
     "gate_call",
     "has_call",
+    "libraries_with",
     "measure_vendor",
     "vendor_libraries",
 ]
 
-LIBRARIES: Mapping[str, tuple[str, str, str]] = {
-    "numpy": ("numpy", "tirgym.harness.vendor_numpy", "NUMPY"),
-    "numpy-program": ("numpy", "tirgym.harness.vendor_numpy_programs", "PROGRAMS"),
-    "torch": ("torch", "tirgym.harness.vendor_torch", "TORCH"),
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library, and where its calls are."""
+
+    package: str
+    """that it needs"""
+    module: str
+    """with `bind` and `version`"""
+    table: str
+    """of its calls by kernel, in the module"""
+    backends: tuple[str, ...] = ("llvm",)
+    """whose memory its calls work in"""
+
+    def call(self, kernel: str) -> Any:
+        """The call for the suite kernel `kernel`; None if there is none."""
+        return getattr(import_module(self.module), self.table).get(kernel)
+
+
+LIBRARIES: Mapping[str, Library] = {
+    "numpy": Library("numpy", "tirgym.harness.vendor_numpy", "NUMPY"),
+    "numpy-program": Library("numpy", "tirgym.harness.vendor_numpy_programs", "PROGRAMS"),
+    "torch": Library("torch", "tirgym.harness.vendor_torch", "TORCH", ("llvm", "cuda")),
 }
-"""Library → package that it needs, module with `bind` and `version`, name of its kernel table."""
 ATTEMPTS = 3
 """Timings before a library counts as noisy."""
 
@@ -60,17 +85,22 @@ class VendorResult:
 
 def has_call(library: str, kernel: str) -> bool:
     """Whether `library`, installed or not, has a call for the suite kernel called `kernel`."""
-    _, module, table = LIBRARIES[library]
-    return kernel in getattr(import_module(module), table)
+    return LIBRARIES[library].call(kernel) is not None
 
 
-def vendor_libraries(kernel: str) -> tuple[str, ...]:
-    """Installed libraries that have a call for the suite kernel called `kernel`."""
+def libraries_with(kernel: str, backend: str) -> tuple[str, ...]:
+    """Libraries, installed or not, that have a call for the suite kernel `kernel` on `backend`."""
     return tuple(
         name
-        for name, (package, _, _) in LIBRARIES.items()
-        if find_spec(package) is not None and has_call(name, kernel)
+        for name, library in LIBRARIES.items()
+        if backend in library.backends and has_call(name, kernel)
     )
+
+
+def vendor_libraries(kernel: str, backend: str) -> tuple[str, ...]:
+    """Those of `libraries_with` that are installed."""
+    known = libraries_with(kernel, backend)
+    return tuple(name for name in known if find_spec(LIBRARIES[name].package) is not None)
 
 
 def measure_vendor(
@@ -87,9 +117,10 @@ def measure_vendor(
     time. Raises UnknownNameError for a library that has no such call here, and EvaluationError if the
     process does not answer.
     """
-    known = vendor_libraries(workload.kernel.name)
+    known = vendor_libraries(workload.kernel.name, target.backend)
     if library not in known:
-        raise UnknownNameError(f"library for kernel {workload.kernel.name}", library, known)
+        what = f"library for kernel {workload.kernel.name} on backend {target.backend}"
+        raise UnknownNameError(what, library, known)
     arguments = (workload.uri, target, library, against)
     threads = target.num_threads
     try:
@@ -117,7 +148,7 @@ def measure_here(
     from tirgym.harness.gate import check
     from tirgym.harness.timing import FULL_PLAN, Call, interleave, stats_of
 
-    module = import_module(LIBRARIES[library][1])
+    module = import_module(LIBRARIES[library].module)
     regimes = [regime for regime in Regime if regime is not Regime.EXTREME]
     gated = gate_call(
         workload,
@@ -129,7 +160,7 @@ def measure_here(
     bench, gate = made.bench, gated.outcome
     if gate.status is not Status.PASSED:
         return VendorResult(name, gate.status, gate.report.failure)
-    bench.run(lambda *_: gated.call(), timed, Poison.NAN)
+    bench.run(gated.function, timed, Poison.NAN)
     base, base_s = made.naive, made.naive_s
     if against is not None:
         base = Call(made.build(against).load(), made.baseline.arguments())
@@ -137,9 +168,10 @@ def measure_here(
     estimates = (gate.seconds, base_s)
     with FileLock(made.rules.lock_path):
         for _ in range(ATTEMPTS):
-            paired = interleave(Call(gated.call), base, estimates, FULL_PLAN, made.timer)
+            paired = interleave(gated.call, base, estimates, FULL_PLAN, made.timer)
             if not paired.noisy:
                 break
+    bench.fetch()
     failure, _, _ = check(bench, timed)
     if failure:
         return VendorResult(name, Status.WRONG_RESULT, f"after timing: {failure}")
@@ -153,11 +185,17 @@ def measure_here(
 class GatedCall:
     """A call that went through the gate, and what it was judged on."""
 
-    workbench: Any
-    outcome: Any
-    call: Callable[[], Any]
-    timed: Any
-    """the inputs of the regime NORMAL"""
+    workbench: Workbench
+    outcome: GateOutcome
+    call: Call
+    """to be timed"""
+    timed: InputSet
+    """of the regime NORMAL"""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The call as the gate runs it, which brings its arguments itself."""
+        return lambda *_: self.call.function(*self.call.arguments)
 
 
 def gate_call(
@@ -166,7 +204,8 @@ def gate_call(
     bind: Callable[[tuple[Any, ...]], Callable[[], Any]],
     regimes: Sequence[Regime] = tuple(Regime),
 ) -> GatedCall:
-    """Judge, in this process, what `bind` makes of the guarded arrays: inputs, then outputs."""
+    """Judge, in this process, what `bind` makes of the guarded arrays: inputs, then outputs. They lie
+    where the target's programs run, see `WorkerDevice.library_call`."""
     from tirgym.harness.backend import backend
     from tirgym.harness.gate import run_gate
     from tirgym.harness.workbench import Workbench
@@ -176,9 +215,9 @@ def gate_call(
     made = Workbench(workload, naive, target, _rules())
     sets = [made.draw(regime, "call") for regime in regimes]
     timed = next(given for given in sets if given.regime is Regime.NORMAL)
-    bench = made.bench
-    call = bind(tuple(buffer.array for buffer in (*bench.inputs, *bench.outputs)))
-    return GatedCall(made, run_gate(bench, lambda *_: call(), sets), call, timed)
+    call = made.device.library_call((*made.bench.inputs, *made.bench.outputs), bind)
+    judged = run_gate(made.bench, lambda *_: call.function(*call.arguments), sets)
+    return GatedCall(made, judged, call, timed)
 
 
 def _rules() -> Any:

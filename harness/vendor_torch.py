@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tirgym.kernels_suite.kernel import Array
+import numpy as np
 
-__all__ = ["TORCH", "bind", "version"]
+__all__ = ["TORCH", "bind", "tensor_of", "version"]
 
 EPSILON = 1e-5
 
@@ -63,7 +63,7 @@ def max_pool(x: Any, out: Any) -> None:
     """Windows of 3x3, every second one."""
     import torch
 
-    indices = torch.empty(out.shape, dtype=torch.int64)
+    indices = torch.empty(out.shape, dtype=torch.int64, device=out.device)
     _aten("max_pool2d_with_indices")(x, [3, 3], [2, 2], out=out, indices=indices)
 
 
@@ -122,18 +122,28 @@ TORCH: Mapping[str, Callable[..., Any]] = {
 """Kernel name → f(*inputs, *outputs) on tensors."""
 
 
-def bind(kernel: str, arrays: tuple[Array, ...], num_threads: int) -> Callable[[], Any]:
-    """A call without arguments that computes `kernel` on `arrays`, its inputs and then outputs."""
+def bind(kernel: str, arrays: tuple[Any, ...], num_threads: int) -> Callable[[], Any]:
+    """A call without arguments that computes `kernel` on `arrays`, its inputs and then outputs: NumPy's,
+    or a GPU's by their `__cuda_array_interface__`. In float32 throughout, without TF32."""
     import torch
 
     torch.set_num_threads(num_threads)
-    function, tensors = TORCH[kernel], [torch.from_numpy(array) for array in arrays]
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    function, tensors = TORCH[kernel], [tensor_of(array) for array in arrays]
 
     def call() -> None:
         with torch.inference_mode():
             function(*tensors)
 
     return call
+
+
+def tensor_of(array: Any) -> Any:
+    """The same memory as a tensor."""
+    import torch
+
+    on_host = isinstance(array, np.ndarray)
+    return torch.from_numpy(array) if on_host else torch.as_tensor(array, device="cuda")
 
 
 def version() -> str:

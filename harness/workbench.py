@@ -71,7 +71,7 @@ class Workbench:
 
     def __init__(self, workload: Workload, naive_json: str, target: Target, rules: Rules) -> None:
         self.workload, self.target, self.rules = workload, target, rules
-        device = worker_device(target)
+        self.device = device = worker_device(target)
         self.timer = rules.timer or device.timer()
         ins, outs = tensors(workload)
         count = len(ins)

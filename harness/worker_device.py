@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from tirgym.harness.buffers import GuardedBuffer
 from tirgym.harness.target import Target
-from tirgym.harness.timing import Timer, default_timer
+from tirgym.harness.timing import Call, Timer, default_timer
 from tirgym.kernels_suite.kernel import Tensor
 
-__all__ = ["UNBOUNDED", "WORKER_DEVICES", "HostDevice", "WorkerDevice", "worker_device"]
+__all__ = ["UNBOUNDED", "WORKER_DEVICES", "Bind", "HostDevice", "WorkerDevice", "worker_device"]
+
+Bind = Callable[[tuple[Any, ...]], Callable[[], Any]]
+"""Arrays → a call without arguments that works on them"""
 
 
 class WorkerDevice(Protocol):
@@ -20,8 +23,15 @@ class WorkerDevice(Protocol):
     def buffer(self, tensor: Tensor, index: int) -> GuardedBuffer:
         """Guarded memory of parameter `index`."""
 
+    def library_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
+        """A library's call on `buffers`, which `buffer` made; what `bind` is given are arrays in the
+        device's memory, in the same order."""
+
     def timer(self) -> Timer:
         """The clock that is used unless a caller brings another."""
+
+    def clock_mhz(self) -> int | None:
+        """How fast the device's processors run now; None where it does not tell."""
 
 
 class HostDevice:
@@ -34,9 +44,16 @@ class HostDevice:
         """Memory of the process."""
         return GuardedBuffer(tensor, index)
 
+    def library_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
+        """On NumPy arrays."""
+        return Call(bind(tuple(buffer.array for buffer in buffers)))
+
     def timer(self) -> Timer:
         """CPU time of one thread where that is exact, else wall time."""
         return default_timer(self._num_threads)
+
+    def clock_mhz(self) -> None:
+        """Unknown: virtual machines do not tell, and others round."""
 
 
 WORKER_DEVICES: Mapping[str, str] = {

@@ -16,11 +16,11 @@ import tempfile
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
-from torch_stand_in import torch_cuda
+from torch_stand_in import BUS, torch_cuda
 
 from tirgym.harness.cuda import compiling
 from tirgym.harness.cuda.driver import CudaDriver
@@ -219,7 +219,15 @@ class CUDARuntimeError(RuntimeError):
     """As CuPy's."""
 
 
-def fake_cupy(driver: StandInDriver | None = None) -> dict[str, ModuleType]:
+class LaunchClock(Protocol):
+    """What events read: the time that launches took so far."""
+
+    @property
+    def clock_us(self) -> float:
+        """Since the start of the process."""
+
+
+def fake_cupy(driver: LaunchClock | None = None) -> dict[str, ModuleType]:
     """Modules for `sys.modules`; without a `driver` only its NVRTC."""
     package, part, nvrtc = ModuleType("cupy"), ModuleType("cupy.cuda"), _FakeNvrtc()
     package.__spec__ = ModuleSpec("cupy", None, origin="nowhere/cupy/__init__.py")
@@ -234,6 +242,7 @@ def fake_cupy(driver: StandInDriver | None = None) -> dict[str, ModuleType]:
                 CUDARuntimeError=CUDARuntimeError,
                 getDevice=lambda: 0,
                 getDeviceProperties=lambda _: {"l2CacheSize": 1 << 12},
+                deviceGetPCIBusId=lambda _: BUS,
                 deviceSynchronize=lambda: None,
             ),
         }
@@ -296,7 +305,7 @@ class _Event:
     """A clock of launches, so that times are the same on a busy machine: 500 µs for each, and 10 ns for
     each of its threads; 600 µs for what launches nothing, as torch on the CPU."""
 
-    driver: StandInDriver
+    driver: LaunchClock
 
     def __init__(self, enable_timing: bool = True) -> None:
         self._at = 0.0

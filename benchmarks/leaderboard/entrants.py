@@ -118,7 +118,7 @@ def entrant(text: str) -> Entrant:
     if name in (CONTROL, NOOP, DEFAULT, *VENDORS):
         if options:
             raise InvalidValueError(f"options of {name}", ",".join(words), "none")
-        for package in {LIBRARIES[library][0] for library in VENDORS.get(name, ())}:
+        for package in {LIBRARIES[library].package for library in VENDORS.get(name, ())}:
             if find_spec(package) is None:
                 raise MissingExtraError(f"row {name}", package, "peers")
         return Entrant(text, name, kind_of(text), options)

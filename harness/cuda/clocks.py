@@ -21,12 +21,9 @@ def sm_clock_mhz(pci_bus_id: str) -> int | None:
 
 def _from_library(pynvml: Any, pci_bus_id: str) -> int | None:
     try:
-        pynvml.nvmlInit()
-        try:
-            handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id.encode())
-            return int(pynvml.nvmlDeviceGetClockInfo(handle, _NVML_CLOCK_SM))
-        finally:
-            pynvml.nvmlShutdown()
+        pynvml.nvmlInit()  # stays initialized, so that the next reading takes microseconds
+        handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id.encode())
+        return int(pynvml.nvmlDeviceGetClockInfo(handle, _NVML_CLOCK_SM))
     except pynvml.NVMLError:
         return _from_command(pci_bus_id)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tirgym.errors import BackendUnavailableError
 from tirgym.harness.cuda.capability import cuda_capability
+from tirgym.harness.cuda.clocks import sm_clock_mhz
 from tirgym.harness.cuda.compiling import why_no_nvrtc
 from tirgym.harness.cuda.driver import CudaDriver
 from tirgym.harness.target import Target
@@ -42,7 +43,9 @@ class Session:
 
         self.arch, self._cuda = target.arch, cupy.cuda
         self.driver = CudaDriver.open()
-        properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
+        runtime, device = cupy.cuda.runtime, cupy.cuda.runtime.getDevice()
+        properties = runtime.getDeviceProperties(device)
+        self._bus = str(runtime.deviceGetPCIBusId(device))
         self._flush_bytes = FLUSH_SHARE * int(properties["l2CacheSize"])
         self._flush = self.allocate(self._flush_bytes)  # makes the context that the driver uses
 
@@ -63,6 +66,10 @@ class Session:
     def seconds(self, begin: Any, end: Any) -> float:
         """Between two events that are over."""
         return float(self._cuda.get_elapsed_time(begin, end)) * 1e-3
+
+    def clock_mhz(self) -> int | None:
+        """Of the multiprocessors now; None where neither pynvml nor nvidia-smi tells it."""
+        return sm_clock_mhz(self._bus)
 
     def wait(self) -> None:
         """Until everything is done. A kernel that broke the context ends the process: nothing works in it

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
 
 from tirgym.harness.buffers import GUARD_BYTES, GuardedBuffer
 from tirgym.harness.cuda.compiling import nvrtc
@@ -11,40 +14,95 @@ from tirgym.harness.cuda.session import Session, session
 from tirgym.harness.launches import DeviceCode
 from tirgym.harness.target import Target
 from tirgym.harness.timing import COLD, Call, Timer
+from tirgym.harness.worker_device import Bind
 from tirgym.kernels_suite.kernel import Tensor
 
-__all__ = ["CudaBuffer", "CudaWorker", "EventTimer", "LoadedKernels"]
+__all__ = [
+    "ROTATION",
+    "Copies",
+    "CudaBuffer",
+    "CudaWorker",
+    "DeviceArray",
+    "EventTimer",
+    "LibraryKernels",
+    "LoadedKernels",
+]
 
+ROTATION = 2
+"""sets of buffers that timed calls take in turn"""
 _NULL_STREAM = 0
 """CuPy's current stream unless somebody chooses another"""
 _MAX_CALLS = 100
 """in one sample: the queue of launches holds about a thousand"""
 
 
+class Copies:
+    """The places of one tensor in device memory, which timed calls take in turn."""
+
+    def __init__(self, addresses: Sequence[int]) -> None:
+        self.addresses = tuple(addresses)
+        self.used = {0}
+        """places that calls were given since the tensor was sent"""
+
+    def address(self, turn: int = 0) -> int:
+        """Of the place whose turn it is; everything but a timed call takes the first."""
+        place = turn % len(self.addresses)
+        self.used.add(place)
+        return self.addresses[place]
+
+
+class DeviceArray:
+    """A tensor in device memory for libraries that read `__cuda_array_interface__` (version 3); does not
+    keep the memory."""
+
+    def __init__(self, tensor: Tensor, address: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": tensor.shape,
+            "typestr": np.dtype(tensor.dtype).str,
+            "data": (address, False),
+            "version": 3,
+        }
+
+
 class CudaBuffer(GuardedBuffer):
-    """The host's guard, tensor and guard lie in device memory in the same order; a kernel is given the
-    address between the guards."""
+    """The host's guard, tensor and guard lie in device memory in the same order, `ROTATION` times; a
+    kernel is given the address between the guards of one of them."""
 
     def __init__(self, tensor: Tensor, index: int, there: Session) -> None:
         super().__init__(tensor, index)
-        self._memory = there.allocate(self.guarded.nbytes)
+        nbytes = self.guarded.nbytes
+        self._memories = [there.allocate(nbytes) for _ in range(ROTATION)]
+        self._copies = Copies([int(memory.ptr) + GUARD_BYTES for memory in self._memories])
+        self._other = np.empty(nbytes, np.uint8)
 
     @property
-    def device(self) -> int:
-        """Address of the tensor."""
-        return int(self._memory.ptr) + GUARD_BYTES
+    def device(self) -> Copies:
+        """Where the tensor lies."""
+        return self._copies
+
+    def view(self, place: int) -> DeviceArray:
+        """The tensor at one of its places."""
+        return DeviceArray(self.tensor, self._copies.addresses[place])
 
     def send(self) -> None:
-        """Copy guards and tensor to the device."""
-        self._memory.copy_from_host(self.guarded.ctypes.data, self.guarded.nbytes)
+        """Copy guards and tensor to each place."""
+        for memory in self._memories:
+            memory.copy_from_host(self.guarded.ctypes.data, self.guarded.nbytes)
+        self._copies.used = {0}
 
     def fetch(self) -> None:
-        """Copy guards and tensor from the device."""
-        self._memory.copy_to_host(self.guarded.ctypes.data, self.guarded.nbytes)
+        """Copy guards and tensor from the first place; from another that calls left in another state, so
+        that this state is judged."""
+        self._memories[0].copy_to_host(self.guarded.ctypes.data, self.guarded.nbytes)
+        for place in sorted(self._copies.used - {0}):
+            self._memories[place].copy_to_host(self._other.ctypes.data, self._other.nbytes)
+            if not np.array_equal(self._other, self.guarded):
+                self.guarded[:] = self._other
+                return
 
 
 class LoadedKernels:
-    """f(*inputs, *outputs) on addresses: launches every kernel in order and waits."""
+    """f(*inputs, *outputs) on `Copies`: launches every kernel in order and waits."""
 
     def __init__(self, code: DeviceCode, there: Session) -> None:
         """Raises CompileFailedError or DeviceError."""
@@ -56,25 +114,56 @@ class LoadedKernels:
         addresses = [int(memory.ptr) for memory in self._workspaces]
         self._kernels = CudaKernels(code, image, there.driver, addresses)
         self.launches = len(code.launches)
+        self._turn = 0
 
-    def start(self, *arguments: int) -> None:
-        """Launch without waiting."""
-        self._kernels.launch(arguments, _NULL_STREAM)
+    def start(self, *arguments: Copies) -> None:
+        """Launch on the next places in turn, without waiting."""
+        self._launch(self._turn, arguments)
+        self._turn += 1
 
-    def __call__(self, *arguments: int) -> None:
-        """Launch and wait."""
-        self.start(*arguments)
+    def __call__(self, *arguments: Copies) -> None:
+        """Launch on the first places and wait."""
+        self._launch(0, arguments)
         self._session.wait()
+
+    def _launch(self, turn: int, arguments: Sequence[Copies]) -> None:
+        self._kernels.launch([copies.address(turn) for copies in arguments], _NULL_STREAM)
+
+
+class LibraryKernels:
+    """The same for calls of a library, one for each set of buffers."""
+
+    launches = 4
+    """more than most operators of a library launch"""
+
+    def __init__(self, calls: Sequence[Callable[[], Any]], there: Session) -> None:
+        self._calls, self._session, self._turn = tuple(calls), there, 0
+
+    def start(self, *arguments: Copies) -> None:
+        """Call on the next places in turn, without waiting."""
+        self._call(self._turn, arguments)
+        self._turn += 1
+
+    def __call__(self, *arguments: Copies) -> None:
+        """Call on the first places and wait."""
+        self._call(0, arguments)
+        self._session.wait()
+
+    def _call(self, turn: int, arguments: Sequence[Copies]) -> None:
+        for copies in arguments:
+            copies.address(turn)  # used from now on
+        self._calls[turn % len(self._calls)]()
 
 
 class EventTimer:
-    """Events around each call, the L2 cache flushed before it, outside of the events.
+    """Events around each call, the L2 cache flushed before it, outside of the events; calls take
+    `ROTATION` sets of buffers in turn.
 
     Pauses between the kernels of a call count. One flush for each launch keeps the device busy until
     the host has launched them all, so that it never waits for the host.
     """
 
-    name = f"cuda_events{COLD}"
+    name = f"cuda_events_{ROTATION}_buffers{COLD}"
 
     def __init__(self, there: Session) -> None:
         self._session = there
@@ -103,6 +192,16 @@ class CudaWorker:
         """Device memory with guard zones."""
         return CudaBuffer(tensor, index, self._session)
 
+    def library_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
+        """On what has `__cuda_array_interface__`, once for each set of buffers."""
+        ours = cast(Sequence[CudaBuffer], buffers)
+        calls = [bind(tuple(b.view(place) for b in ours)) for place in range(ROTATION)]
+        return Call(LibraryKernels(calls, self._session), tuple(b.device for b in ours))
+
     def timer(self) -> Timer:
         """The device's own clock."""
         return EventTimer(self._session)
+
+    def clock_mhz(self) -> int | None:
+        """Of the multiprocessors."""
+        return self._session.clock_mhz()

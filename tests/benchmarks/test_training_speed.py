@@ -12,7 +12,7 @@ for package in ("sb3_contrib", "torch_geometric"):
 
 import typer
 
-from tirgym.benchmarks.training_speed import run
+from tirgym.benchmarks.training_speed import PeakMemory, run
 
 ARGUMENTS = (
     "--agent", "ppo-mlp", "--kernels", "add,row_sum", "--envs", "2", "--workers", "0",
@@ -44,3 +44,9 @@ def test_one_rollout_is_too_few() -> None:
     done = CliRunner().invoke(app(), ["--steps", "20", *ARGUMENTS])
     assert done.exit_code == 2
     assert "at least two rollouts of 32" in done.output
+
+
+def test_even_what_is_over_before_the_first_sample_has_a_peak() -> None:
+    with PeakMemory() as memory:
+        pass
+    assert memory.peak_bytes > 10e6

@@ -39,7 +39,7 @@ def test_a_baseline_that_fails_is_said_and_not_hidden(
     monkeypatch.setattr(
         baselines_report, "evaluate_in_full", lambda *_, **__: verdict(Status.WRONG_RESULT)
     )
-    monkeypatch.setattr(baselines_report, "vendor_libraries", lambda kernel: ())
+    monkeypatch.setattr(baselines_report, "vendor_libraries", lambda kernel, backend: ())
     done = cli("baseline", "softmax", "-s", "tiny")
     assert done.code == 1
     assert "wrong_result: scripted wrong_result" in done.out
@@ -47,4 +47,4 @@ def test_a_baseline_that_fails_is_said_and_not_hidden(
 
 
 def test_a_kernel_that_no_library_has_says_so() -> None:
-    assert "no library" in baselines_report.missing_vendor(load_kernel("blur"))
+    assert "no library" in baselines_report.missing_vendor(load_kernel("blur"), "llvm")

@@ -94,14 +94,14 @@ def test_a_wrong_call_gets_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_libraries_by_kernel() -> None:
-    assert "numpy" in vendor_libraries("matmul")
-    assert "numpy" not in vendor_libraries("softmax")
+    assert "numpy" in vendor_libraries("matmul", "llvm")
+    assert "numpy" not in vendor_libraries("softmax", "llvm")
     with pytest.raises(UnknownNameError, match="blas9"):
         measure_vendor(load_workload("matmul"), backend("llvm").target(), "blas9")
 
 
 def test_tables_name_suite_kernels() -> None:
-    for _, module, table in vendor.LIBRARIES.values():
-        for name in getattr(import_module(module), table):
+    for library in vendor.LIBRARIES.values():
+        for name in getattr(import_module(library.module), library.table):
             assert load_kernel(name).suite == "core-v0"
     assert not set(vendor_numpy.NUMPY) & set(vendor_numpy_programs.PROGRAMS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from dataclasses import replace
@@ -15,11 +16,13 @@ from tirgym.errors import BackendUnavailableError, InvalidValueError
 from tirgym.harness.backend import backend
 from tirgym.harness.backends import cuda as cuda_backend
 from tirgym.harness.backends.tvm_device import TVMDeviceBackend
+from tirgym.harness.buffers import Poison
 from tirgym.harness.cuda import compiling
 from tirgym.harness.cuda import session as sessions
 from tirgym.harness.cuda.driver import CudaDriver
-from tirgym.harness.cuda.worker_device import EventTimer, LoadedKernels
+from tirgym.harness.cuda.worker_device import ROTATION, CudaBuffer, EventTimer, LoadedKernels
 from tirgym.harness.evaluation import Level
+from tirgym.harness.gate import check
 from tirgym.harness.mutants import mutate
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
@@ -88,7 +91,7 @@ def test_calls_are_timed_by_events_with_a_cold_cache(gpu: StandInDriver) -> None
     program = matmul(TARGET, 8)
     bench = bench_of(program)
     assert isinstance(bench.timer, EventTimer)
-    assert bench.timer.name == "cuda_events_cold"
+    assert bench.timer.name == "cuda_events_2_buffers_cold"
     there = sessions.session(TARGET)
     flushes, launches = there._flush.flushes, gpu.launches
     call = Call(bench.naive.function, bench.bench.arguments())
@@ -96,6 +99,32 @@ def test_calls_are_timed_by_events_with_a_cold_cache(gpu: StandInDriver) -> None
     assert there._flush.flushes - flushes == 6
     assert gpu.launches - launches == 3
     assert there._flush_bytes == 2 << 12
+
+
+@needs_compiler
+@pytest.mark.usefixtures("gpu")
+def test_timed_calls_take_the_buffers_in_turn_and_each_is_judged() -> None:
+    bench = bench_of(matmul(TARGET, 8))
+    call = Call(bench.naive.function, bench.bench.arguments())
+    given = bench.draw(Regime.NORMAL, "test")
+    bench.bench.prepare(given, Poison.HIGH)
+    bench.timer.time(call, ROTATION)
+    bench.bench.fetch()
+    assert check(bench.bench, given)[0] == ""
+    (output,) = bench.bench.outputs
+    assert isinstance(output, CudaBuffer)
+    second = output.device.addresses[1]
+    for place, words in ((0, "c[0, 0]"), (-4, "c: written 1 bytes before its start")):
+        bench.bench.prepare(given, Poison.HIGH)
+        bench.timer.time(call, ROTATION)
+        ctypes.memset(second + place, 0x55, 4)
+        bench.bench.fetch()
+        assert words in check(bench.bench, given)[0]
+    bench.bench.prepare(given, Poison.HIGH)
+    call.function(*call.arguments)  # as the gate calls: on the first alone
+    ctypes.memset(second, 0x55, 4)
+    bench.bench.fetch()
+    assert check(bench.bench, given)[0] == ""
 
 
 @pytest.mark.usefixtures("gpu")
