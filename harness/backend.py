@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 from tirgym.errors import BackendUnavailableError, UnknownNameError
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
+from tirgym.harness.without_torch import without_torch
 from tirgym.kernels_suite.kernel import Workload
 
 __all__ = ["BACKENDS", "HOME_SUITES", "Backend", "Build", "backend", "home_name"]
@@ -17,11 +18,10 @@ __all__ = ["BACKENDS", "HOME_SUITES", "Backend", "Build", "backend", "home_name"
 
 @dataclass(frozen=True)
 class Build:
-    """A compiled program: its machine code, and a way to make it callable."""
+    """A compiled program: a way to make it callable, and the key of its machine code."""
 
-    assembly: str
     code_key: str
-    """hash of `assembly` without debug lines, labels that only debug lines use, and comments"""
+    """16 hex digits; equal for no two machine codes"""
     load: Callable[[], Callable[..., None]]
     """JIT-links and returns f(*inputs, *outputs); belongs to the build time"""
 
@@ -80,7 +80,9 @@ def backend(name: str) -> Backend:
         raise UnknownNameError("backend", name, sorted(BACKENDS))
     if name not in _made:
         module, _, attribute = BACKENDS[name].partition(":")
-        made = cast(Backend, getattr(import_module(module), attribute)())
+        with without_torch():
+            found = import_module(module)
+        made = cast(Backend, getattr(found, attribute)())
         reason = made.why_unavailable()
         if reason is not None:
             raise BackendUnavailableError(reason)

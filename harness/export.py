@@ -110,7 +110,7 @@ def require_exportable(program: Program, path: Path) -> list[str]:
 
 def _write_object(program: Program, path: Path) -> str:
     """Write the object file of `program`; answers the key of its machine code."""
-    from tirgym.harness.backends.llvm import code_key
+    from tirgym.harness.backends.code_key import code_key
     from tirgym.harness.backends.llvm_options import compiler_for
     from tirgym.harness.tensorir.program import TensorIRProgram
 
@@ -118,7 +118,7 @@ def _write_object(program: Program, path: Path) -> str:
         raise InvalidValueError("dialect to export from", program.dialect, "tensorir")
     module = compiler_for(program.mod, program.target).compile(program.mod).mod
     module.write_to_file(str(path), "o")
-    return code_key(module.inspect_source("asm"))
+    return code_key(module, program.mod, program.target)
 
 
 def link_library(compiler: list[str], work: Path, exported: tuple[str, ...]) -> None:

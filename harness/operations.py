@@ -68,7 +68,7 @@ class Operations:
         bench = self._bench(key)
         build = bench.builds[code_key]
         function = build.load()
-        bench.builds[code_key] = Build(build.assembly, build.code_key, lambda: function)
+        bench.builds[code_key] = Build(build.code_key, lambda: function)
         return time.perf_counter() - started
 
     def gate(self, key: str, code_key: str, level: Level, number: int) -> Outcome:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -13,6 +11,7 @@ import tvm
 
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.backend import Build
+from tirgym.harness.backends.code_key import code_key
 from tirgym.harness.backends.llvm_levels import (
     PassRecord,
     lowered_module,
@@ -34,23 +33,7 @@ from tirgym.harness.target import Target
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.kernels_suite.kernel import Workload
 
-__all__ = ["LLVMBackend", "code_key", "tvm_target"]
-
-_DEBUG_LINE = re.compile(
-    r"^\s*\.(loc|file|cfi_\w+|Ltmp|ident)\b|^\.L(tmp|func_(begin|end))\d+:|^\s*#"
-)
-
-
-def code_key(assembly: str) -> str:
-    """16 hex digits of the assembly without debug lines, debug sections and comments."""
-    kept: list[str] = []
-    in_debug = False
-    for line in assembly.splitlines():
-        if "\t.section\t" in line or line.strip() == ".text":
-            in_debug = ".debug" in line
-        if not in_debug and not _DEBUG_LINE.match(line):
-            kept.append(line)
-    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:16]
+__all__ = ["LLVMBackend", "tvm_target"]
 
 
 @lru_cache(maxsize=64)
@@ -110,8 +93,7 @@ class LLVMBackend:
     def build_module(self, mod: Any, target: Target) -> Build:
         """`build` for a module that is already in this process."""
         executable = compiler_for(mod, target).compile(mod)
-        assembly = executable.mod.inspect_source("asm")
-        return Build(assembly, code_key(assembly), lambda: executable["main"])
+        return Build(code_key(executable.mod, mod, target), lambda: executable["main"])
 
     def ir_level(self, program: Program, level: str) -> str:
         """`program` as text at `level`; raises UnknownNameError, or what the compiler raises.

@@ -109,7 +109,7 @@ class TritonBackend:
         def load() -> Callable[..., None]:
             raise BackendUnavailableError(str(self.why_cannot_run(target)))
 
-        return Build(assembly, code_key_of(assembly), load)
+        return Build(code_key_of(assembly), load)
 
     def ir_level(self, program: Program, level: str) -> str:
         """`program` as text at `level`, compiled in a process of its own.

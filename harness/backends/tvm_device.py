@@ -58,7 +58,7 @@ class TVMDeviceBackend:
         """Lower, check against the device's limits and generate code; `Build.load` makes it
         callable. Raises CompileFailedError or what the compiler raises."""
         code, _ = self._compiled(tvm.ir.load_json(module_json), target)
-        return Build(code.text(), code.code_key, self._loader(code, target))
+        return Build(code.code_key, self._loader(code, target))
 
     def ir_level(self, program: Program, level: str) -> str:
         """`program` as text at `level`; raises UnknownNameError, or what the compiler raises.

@@ -22,7 +22,7 @@ from tirgym.harness.workbench import Workbench
 
 
 def play(bench: Workbench, function: Callable[..., Any], key: str = "code") -> Any:
-    bench.remember(Build("", key, lambda: function))
+    bench.remember(Build(key, lambda: function))
     examination = Examination(bench, key, Level.TRAINING, 0, lambda phase: None)
     assert examination.gate().status is Status.PASSED
     return examination.time(0.0)

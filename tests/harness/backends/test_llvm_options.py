@@ -78,7 +78,7 @@ def test_an_option_makes_other_machine_code_at_every_door(name: str, value: int)
     other = configured(program, (name, value))
     through_json = llvm.build(llvm.module_json(other), other.target)
     assert through_json.code_key != llvm.build(llvm.module_json(program), program.target).code_key
-    assert llvm.ir_level(other, "asm") == through_json.assembly
+    assert llvm.ir_level(program, "asm") != llvm.ir_level(other, "asm")
     assert llvm.ir_level(program, "llvm") != llvm.ir_level(other, "llvm")
 
 
