@@ -17,7 +17,12 @@ from typer.core import TyperGroup
 
 from tirgym import settings
 from tirgym.cli.baseline import baseline_command
-from tirgym.cli.bench import report_command, run_command, verify_board_command
+from tirgym.cli.bench import (
+    compare_boards_command,
+    report_command,
+    run_command,
+    verify_board_command,
+)
 from tirgym.cli.catalog import list_command
 from tirgym.cli.checks import lint_command, selftest_command
 from tirgym.cli.doctor import doctor_command
@@ -130,6 +135,7 @@ bench = _group("Leaderboards: equal budgets, verification by replay, statistics.
 bench.command("run")(run_command)
 bench.command("verify")(verify_board_command)
 bench.command("report")(report_command)
+bench.command("compare")(compare_boards_command)
 bench.command("check-submission")(submission_command)
 app.add_typer(bench, name="bench")
 

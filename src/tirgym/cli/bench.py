@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tirgym.benchmarks.leaderboard.verdicts import Verified
     from tirgym.benchmarks.leaderboard.verifying import Step
 
-__all__ = ["report_command", "run_command", "verify_board_command"]
+__all__ = ["compare_boards_command", "report_command", "run_command", "verify_board_command"]
 
 DEFAULT_AGENTS = {
     "a/a": "", "noop": "", "default": "", "vendor-numpy": "", "vendor-torch": "torch",
@@ -253,6 +253,56 @@ def report_command(
             result_console().print(f"wrote {file}")
     if made["problems"]:
         raise typer.Exit(1)
+
+
+def compare_boards_command(
+    folder: BoardArgument,
+    other: Annotated[
+        Path | None,
+        typer.Argument(metavar="OTHER", help="Another run of it.", show_default="its own seeds"),
+    ] = None,
+    within: Annotated[
+        float, typer.Option("--within", min=0.0, help="Percent that count as agreement.")
+    ] = 5.0,
+    json: JsonFlag = False,
+) -> None:
+    """Hold two runs of a board against each other, or the seeds of one: do verified speedups agree?"""
+    from tirgym.benchmarks.leaderboard.agreement import agreements, by_seed
+    from tirgym.benchmarks.leaderboard.assembly import load_board
+
+    share = within / 100.0
+    first = load_board(_board(folder))
+    if other is not None:
+        pairs = {"": agreements(first, load_board(_board(other)))}
+    else:
+        pairs = {f"seeds {name}": agreements(*both) for name, both in by_seed(first)}
+    if not pairs:
+        accepted = "two seeds, or another run to compare with"
+        raise InvalidValueError("board to compare", f"{folder}, one seed", accepted)
+    if json:
+        told = [
+            {"pair": name, **found.to_dict(share)} for name, each in pairs.items() for found in each
+        ]
+        print_json({"within_percent": within, "agreement": told})
+        return
+    print_table(
+        f"verified speedup, second run / first; agreement: within {within:g} %",
+        ("", ">trials", "agent", ">agree", ">of", ">geomean", "furthest apart", ">ratio"),
+        [
+            (
+                name,
+                found.trials,
+                found.agent,
+                found.within(share),
+                len(found.ratios),
+                f"{found.overall:.3f}",
+                short_workload(found.worst[0]),
+                f"{found.worst[1]:.3f}",
+            )
+            for name, each in pairs.items()
+            for found in each
+        ],
+    )
 
 
 def _marked(verdict: Verified) -> dict[str, Any]:
