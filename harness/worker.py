@@ -20,10 +20,11 @@ from typing import Any
 
 from tirgym.errors import EvaluationError, WorkerDiedError
 from tirgym.harness.channel import Channel
+from tirgym.harness.evaluator import UNMEASURED
 from tirgym.harness.fork_server import REPLY, STILL_RUNNING, WorkerLimits, kill_group
 from tirgym.harness.pending import Pending, RemoteError
 
-__all__ = ["RemoteError", "Worker", "WorkerLimits", "WorkerPool"]
+__all__ = ["RemoteError", "Worker", "WorkerLimits", "WorkerPool", "expect_work"]
 
 _KEPT_ENVIRONMENT = (
     "CUDA_PATH",
@@ -162,6 +163,13 @@ def fork_server() -> ForkServer:
                 atexit.register(_close_server)
             _server = ForkServer()
         return _server
+
+
+def expect_work(backend: str) -> None:
+    """Say that programs of `backend` will be measured: the fork server then imports the compiler while
+    this process does."""
+    if backend not in UNMEASURED:
+        fork_server()
 
 
 def _close_server() -> None:

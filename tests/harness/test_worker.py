@@ -23,7 +23,14 @@ from tirgym.harness import worker as worker_module
 from tirgym.harness.channel import Channel, DeadlineError
 from tirgym.harness.file_lock import FileLock
 from tirgym.harness.pending import wait_any
-from tirgym.harness.worker import RemoteError, Worker, WorkerLimits, WorkerPool, fork_server
+from tirgym.harness.worker import (
+    RemoteError,
+    Worker,
+    WorkerLimits,
+    WorkerPool,
+    expect_work,
+    fork_server,
+)
 
 LIMITS = WorkerLimits(memory_bytes=1 << 30)
 SLOW_S = 60.0
@@ -346,3 +353,14 @@ def test_workers_leave_torch_to_those_who_ask_for_it(worker: Worker) -> None:
         answer = (before, float(torch.ones(2).sum()))
     """
     assert run(worker, code) == (False, 2.0)
+
+
+def test_the_fork_server_starts_early_where_something_will_be_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(worker_module, "fork_server", lambda: started.append("server"))
+    expect_work("triton")
+    assert started == []
+    expect_work("llvm")
+    assert started == ["server"]

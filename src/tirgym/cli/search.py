@@ -24,7 +24,13 @@ from tirgym.cli.options import (
 )
 from tirgym.cli.output import note, print_json, print_table, progress_bar, result_console
 from tirgym.cli.records import TIMING_COLUMNS, sessions_text, speedup_text, timing_row
-from tirgym.cli.subject import at_home, chosen_target, chosen_workload, require_writable
+from tirgym.cli.subject import (
+    DEFAULT_BACKEND,
+    at_home,
+    chosen_target,
+    chosen_workload,
+    require_writable,
+)
 from tirgym.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -152,9 +158,11 @@ def optimize_command(
         option_names,
         parse_options,
     )
+    from tirgym.harness.worker import expect_work
 
     _require_budget(trials, seconds, seed, patience, branches)
     workload = chosen_workload(at_home(kernel, backend), shape)
+    expect_work(backend or DEFAULT_BACKEND)
     target = chosen_target(backend, arch, threads)
     agent, why = (agent, None) if agent is not None else default_agent(target.backend)
     if ":" in agent:
