@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from tirgym.errors import UnknownNameError
+from tirgym.errors import BackendUnavailableError, UnknownNameError
 from tirgym.harness.evaluation import Level, TimingStats
 from tirgym.harness.huge_pages import without_huge_pages
 from tirgym.harness.own_process import call_apart
@@ -150,13 +150,17 @@ def measure_here(
 
     module = import_module(LIBRARIES[library].module)
     regimes = [regime for regime in Regime if regime is not Regime.EXTREME]
-    gated = gate_call(
-        workload,
-        target,
-        lambda arrays: module.bind(workload.kernel.name, arrays, target.num_threads),
-        regimes,
-    )
-    name, made, timed = module.version(), gated.workbench, gated.timed
+    name = module.version()
+    try:
+        gated = gate_call(
+            workload,
+            target,
+            lambda arrays: module.bind(workload.kernel.name, arrays, target.num_threads),
+            regimes,
+        )
+    except BackendUnavailableError as error:
+        return VendorResult(name, Status.INCOMPLETE, str(error))
+    made, timed = gated.workbench, gated.timed
     bench, gate = made.bench, gated.outcome
     if gate.status is not Status.PASSED:
         return VendorResult(name, gate.status, gate.report.failure)

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tirgym.errors import BackendUnavailableError
+
 __all__ = ["TORCH", "bind", "tensor_of", "version"]
 
 EPSILON = 1e-5
@@ -139,11 +141,14 @@ def bind(kernel: str, arrays: tuple[Any, ...], num_threads: int) -> Callable[[],
 
 
 def tensor_of(array: Any) -> Any:
-    """The same memory as a tensor."""
+    """The same memory as a tensor; raises BackendUnavailableError for a GPU's where torch has none."""
     import torch
 
-    on_host = isinstance(array, np.ndarray)
-    return torch.from_numpy(array) if on_host else torch.as_tensor(array, device="cuda")
+    if isinstance(array, np.ndarray):
+        return torch.from_numpy(array)
+    if not torch.cuda.is_available():
+        raise BackendUnavailableError("this torch sees no GPU: install torch's CUDA build")
+    return torch.as_tensor(array, device="cuda")
 
 
 def version() -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "CudaWorker",
     "DeviceArray",
     "EventTimer",
+    "InTurn",
     "LibraryKernels",
     "LoadedKernels",
 ]
@@ -101,57 +102,56 @@ class CudaBuffer(GuardedBuffer):
                 return
 
 
-class LoadedKernels:
-    """f(*inputs, *outputs) on `Copies`: launches every kernel in order and waits."""
+class InTurn:
+    """f(*inputs, *outputs) on `Copies`: starts kernels and waits."""
+
+    launches: int
+    """kernels of one call, or more"""
+
+    def __init__(self, there: Session) -> None:
+        self._session, self._turn = there, 0
+
+    def start(self, *arguments: Copies) -> None:
+        """Begin on the next places in turn, without waiting."""
+        self._begin(self._turn, [copies.address(self._turn) for copies in arguments])
+        self._turn += 1
+
+    def __call__(self, *arguments: Copies) -> None:
+        """Begin on the first places and wait."""
+        self._begin(0, [copies.address() for copies in arguments])
+        self._session.wait()
+
+    def _begin(self, turn: int, addresses: Sequence[int]) -> None:
+        raise NotImplementedError
+
+
+class LoadedKernels(InTurn):
+    """Every kernel of a compiled program, in order."""
 
     def __init__(self, code: DeviceCode, there: Session) -> None:
         """Raises CompileFailedError or DeviceError."""
-        self._session, self._workspaces = (
-            there,
-            [there.allocate(max(1, n)) for n in code.workspaces],
-        )
+        super().__init__(there)
+        self._workspaces = [there.allocate(max(1, n)) for n in code.workspaces]
         image = nvrtc(code.source, there.arch)
         addresses = [int(memory.ptr) for memory in self._workspaces]
         self._kernels = CudaKernels(code, image, there.driver, addresses)
         self.launches = len(code.launches)
-        self._turn = 0
 
-    def start(self, *arguments: Copies) -> None:
-        """Launch on the next places in turn, without waiting."""
-        self._launch(self._turn, arguments)
-        self._turn += 1
-
-    def __call__(self, *arguments: Copies) -> None:
-        """Launch on the first places and wait."""
-        self._launch(0, arguments)
-        self._session.wait()
-
-    def _launch(self, turn: int, arguments: Sequence[Copies]) -> None:
-        self._kernels.launch([copies.address(turn) for copies in arguments], _NULL_STREAM)
+    def _begin(self, turn: int, addresses: Sequence[int]) -> None:
+        self._kernels.launch(addresses, _NULL_STREAM)
 
 
-class LibraryKernels:
-    """The same for calls of a library, one for each set of buffers."""
+class LibraryKernels(InTurn):
+    """Calls of a library, one bound to each set of buffers."""
 
     launches = 4
     """more than most operators of a library launch"""
 
     def __init__(self, calls: Sequence[Callable[[], Any]], there: Session) -> None:
-        self._calls, self._session, self._turn = tuple(calls), there, 0
+        super().__init__(there)
+        self._calls = tuple(calls)
 
-    def start(self, *arguments: Copies) -> None:
-        """Call on the next places in turn, without waiting."""
-        self._call(self._turn, arguments)
-        self._turn += 1
-
-    def __call__(self, *arguments: Copies) -> None:
-        """Call on the first places and wait."""
-        self._call(0, arguments)
-        self._session.wait()
-
-    def _call(self, turn: int, arguments: Sequence[Copies]) -> None:
-        for copies in arguments:
-            copies.address(turn)  # used from now on
+    def _begin(self, turn: int, addresses: Sequence[int]) -> None:
         self._calls[turn % len(self._calls)]()
 
 
@@ -170,7 +170,7 @@ class EventTimer:
 
     def time(self, call: Call, calls: int) -> float:
         """Mean seconds of one call."""
-        function: Any = call.function
+        function = cast(InTurn, call.function)
         pairs = []
         for _ in range(min(calls, _MAX_CALLS)):
             for _ in range(1 + function.launches):

@@ -30,6 +30,7 @@ from tirgym.harness.tensorir.completion import completed
 from tirgym.harness.tensorir.handles import new_schedule
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.timing import Call, TimingPlan
+from tirgym.harness.vendor import measure_here
 from tirgym.harness.workbench import Rules, Workbench
 from tirgym.kernels_suite.kernel import Regime
 
@@ -125,6 +126,17 @@ def test_timed_calls_take_the_buffers_in_turn_and_each_is_judged() -> None:
     ctypes.memset(second, 0x55, 4)
     bench.bench.fetch()
     assert check(bench.bench, given)[0] == ""
+
+
+@needs_compiler
+@pytest.mark.usefixtures("gpu")
+def test_a_torch_without_a_gpu_is_no_vendor_and_says_so() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("this torch has a GPU")
+    found = measure_here(matmul(TARGET, 8).workload, TARGET, "torch")
+    assert (found.status, found.speedup) == (Status.INCOMPLETE, None)
+    assert found.message == "this torch sees no GPU: install torch's CUDA build"
 
 
 @pytest.mark.usefixtures("gpu")
