@@ -24,7 +24,7 @@ from tirgym.harness.target import Target
 from tirgym.harness.trace import Trace, TraceResult
 from tirgym.harness.verification import Verdict, check_best, verify_best
 from tirgym.harness.vocabulary import Vocabulary
-from tirgym.harness.worker import expect_work
+from tirgym.harness.worker import prestart_workers
 from tirgym.kernels_suite.kernel import Workload
 
 __all__ = ["OptimizeResult", "Phase", "Progress", "optimize"]
@@ -173,7 +173,7 @@ def optimize(
     began = time.monotonic()
     target = target or Target("llvm", "", 1)
     if evaluator is None:
-        expect_work(target.backend)
+        prestart_workers(target.backend)
     if agent is None:
         agent, _ = default_agent(target.backend)
     if isinstance(agent, str):

@@ -209,7 +209,7 @@ def gate_call(
     regimes: Sequence[Regime] = tuple(Regime),
 ) -> GatedCall:
     """Judge, in this process, what `bind` makes of the guarded arrays: inputs, then outputs. They lie
-    where the target's programs run, see `WorkerDevice.library_call`."""
+    where the target's programs run, see `WorkerDevice.vendor_call`."""
     from tirgym.harness.backend import backend
     from tirgym.harness.gate import run_gate
     from tirgym.harness.workbench import Workbench
@@ -219,7 +219,7 @@ def gate_call(
     made = Workbench(workload, naive, target, _rules())
     sets = [made.draw(regime, "call") for regime in regimes]
     timed = next(given for given in sets if given.regime is Regime.NORMAL)
-    call = made.device.library_call((*made.bench.inputs, *made.bench.outputs), bind)
+    call = made.device.vendor_call((*made.bench.inputs, *made.bench.outputs), bind)
     judged = run_gate(made.bench, lambda *_: call.function(*call.arguments), sets)
     return GatedCall(made, judged, call, timed)
 

@@ -24,7 +24,7 @@ from tirgym.harness.evaluator import UNMEASURED
 from tirgym.harness.fork_server import REPLY, STILL_RUNNING, WorkerLimits, kill_group
 from tirgym.harness.pending import Pending, RemoteError
 
-__all__ = ["RemoteError", "Worker", "WorkerLimits", "WorkerPool", "expect_work"]
+__all__ = ["RemoteError", "Worker", "WorkerLimits", "WorkerPool", "prestart_workers"]
 
 _KEPT_ENVIRONMENT = (
     "CUDA_PATH",
@@ -165,9 +165,9 @@ def fork_server() -> ForkServer:
         return _server
 
 
-def expect_work(backend: str) -> None:
-    """Say that programs of `backend` will be measured: the fork server then imports the compiler while
-    this process does."""
+def prestart_workers(backend: str) -> None:
+    """Start the fork server, if programs of `backend` are measured at all: it then imports the compiler
+    while this process does."""
     if backend not in UNMEASURED:
         fork_server()
 

@@ -23,7 +23,7 @@ class WorkerDevice(Protocol):
     def buffer(self, tensor: Tensor, index: int) -> GuardedBuffer:
         """Guarded memory of parameter `index`."""
 
-    def library_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
+    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
         """A library's call on `buffers`, which `buffer` made; what `bind` is given are arrays in the
         device's memory, in the same order."""
 
@@ -44,7 +44,7 @@ class HostDevice:
         """Memory of the process."""
         return GuardedBuffer(tensor, index)
 
-    def library_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
+    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
         """On NumPy arrays."""
         return Call(bind(tuple(buffer.array for buffer in buffers)))
 

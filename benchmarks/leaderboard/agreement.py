@@ -64,15 +64,15 @@ def agreement(first: Board, second: Board, agent: str, trials: int) -> Agreement
             ratios.append((uri, means[1] / means[0]))
     if not ratios:
         return None
-    overall = math.exp(statistics.fmean(math.log(ratio) for _, ratio in ratios))
+    overall = statistics.geometric_mean(ratio for _, ratio in ratios)
     return Agreement(agent, trials, tuple(ratios), len(common) - len(ratios), overall)
 
 
 def agreements(first: Board, second: Board) -> list[Agreement]:
     """Every agent and trial count of both.
 
-    Raises InvalidValueError for boards of two machines, targets or suites' versions, whose speedups need
-    not agree, and for those that have nothing verified in common.
+    Raises InvalidValueError for boards of two machines or targets, whose speedups need not agree, and for
+    those that have nothing verified in common.
     """
     one, other = (_conditions(board) for board in (first, second))
     if one != other:
@@ -104,7 +104,7 @@ def by_seed(board: Board) -> Iterator[tuple[str, tuple[Board, Board]]]:
 def _mean(board: Board, agent: str, uri: str, trials: int) -> float:
     cells = [board.cell(agent, uri, seed, trials) for seed in board.plan.seeds]
     speedups = [math.nan if c.speedup is None else max(1.0, c.speedup) for c in cells]
-    return math.exp(statistics.fmean(map(math.log, speedups)))
+    return statistics.geometric_mean(speedups)
 
 
 def _conditions(board: Board) -> str:

@@ -24,7 +24,7 @@ import tvm
 from tirgym.harness.backends.llvm_options import compiler_with, options_of, options_text
 from tirgym.harness.target import Target
 
-__all__ = ["assembly_key", "code_key", "ir_key"]
+__all__ = ["assembly_key", "code_key", "llvm_ir_key"]
 
 _DEBUG_LINE = re.compile(
     r"^\s*\.(loc|file|cfi_\w+|Ltmp|ident)\b|^\.L(tmp|func_(begin|end))\d+:|^\s*#"
@@ -65,7 +65,7 @@ class _Nodes:
         return '"' + self._addresses.setdefault(address, f"class{len(self._addresses)}")
 
 
-def ir_key(text: str) -> str:
+def llvm_ir_key(text: str) -> str:
     """16 hex digits of a module's optimized LLVM IR, which names the CPU that it is for."""
     body, _, metadata = text.partition("\n!")
     strings = "".join(_GLOBAL.findall(body))
@@ -99,7 +99,7 @@ def code_key(compiled: Any, mod: Any, target: Target) -> str:
     """The key of the machine code of `compiled`, which the compiler made of `mod`."""
     options = options_text(options_of(mod))
     if not options:
-        return ir_key(compiled.inspect_source("ll"))
+        return llvm_ir_key(compiled.inspect_source("ll"))
     own = assembly_key(compiled.inspect_source("asm"))
     assembly, key = _keys_without_options(tvm.ir.save_json(mod).replace(options, ""), target)
     return key if own == assembly else own
@@ -109,4 +109,4 @@ def code_key(compiled: Any, mod: Any, target: Target) -> str:
 def _keys_without_options(module_json: str, target: Target) -> tuple[str, str]:
     """Keys of assembly and of IR, for a program whose options were taken out."""
     plain = compiler_with("", target).compile(tvm.ir.load_json(module_json)).mod
-    return assembly_key(plain.inspect_source("asm")), ir_key(plain.inspect_source("ll"))
+    return assembly_key(plain.inspect_source("asm")), llvm_ir_key(plain.inspect_source("ll"))

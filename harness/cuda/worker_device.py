@@ -24,9 +24,9 @@ __all__ = [
     "CudaWorker",
     "DeviceArray",
     "EventTimer",
-    "InTurn",
-    "LibraryKernels",
     "LoadedKernels",
+    "RotatingKernels",
+    "VendorKernels",
 ]
 
 ROTATION = 2
@@ -102,7 +102,7 @@ class CudaBuffer(GuardedBuffer):
                 return
 
 
-class InTurn:
+class RotatingKernels:
     """f(*inputs, *outputs) on `Copies`: starts kernels and waits."""
 
     launches: int
@@ -125,7 +125,7 @@ class InTurn:
         raise NotImplementedError
 
 
-class LoadedKernels(InTurn):
+class LoadedKernels(RotatingKernels):
     """Every kernel of a compiled program, in order."""
 
     def __init__(self, code: DeviceCode, there: Session) -> None:
@@ -141,7 +141,7 @@ class LoadedKernels(InTurn):
         self._kernels.launch(addresses, _NULL_STREAM)
 
 
-class LibraryKernels(InTurn):
+class VendorKernels(RotatingKernels):
     """Calls of a library, one bound to each set of buffers."""
 
     launches = 4
@@ -170,7 +170,7 @@ class EventTimer:
 
     def time(self, call: Call, calls: int) -> float:
         """Mean seconds of one call."""
-        function = cast(InTurn, call.function)
+        function = cast(RotatingKernels, call.function)
         pairs = []
         for _ in range(min(calls, _MAX_CALLS)):
             for _ in range(1 + function.launches):
@@ -192,11 +192,11 @@ class CudaWorker:
         """Device memory with guard zones."""
         return CudaBuffer(tensor, index, self._session)
 
-    def library_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
+    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
         """On what has `__cuda_array_interface__`, once for each set of buffers."""
         ours = cast(Sequence[CudaBuffer], buffers)
         calls = [bind(tuple(b.view(place) for b in ours)) for place in range(ROTATION)]
-        return Call(LibraryKernels(calls, self._session), tuple(b.device for b in ours))
+        return Call(VendorKernels(calls, self._session), tuple(b.device for b in ours))
 
     def timer(self) -> Timer:
         """The device's own clock."""

@@ -27,7 +27,7 @@ class OpenCLWorker:
         """Device memory with guard zones."""
         return OpenCLBuffer(tensor, index, self._session)
 
-    def library_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
+    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
         """Raises BackendUnavailableError: no library that is known here works in OpenCL's memory."""
         raise BackendUnavailableError("no library's calls work in the memory of an OpenCL device")
 

@@ -28,8 +28,8 @@ from tirgym.harness.worker import (
     Worker,
     WorkerLimits,
     WorkerPool,
-    expect_work,
     fork_server,
+    prestart_workers,
 )
 
 LIMITS = WorkerLimits(memory_bytes=1 << 30)
@@ -360,7 +360,7 @@ def test_the_fork_server_starts_early_where_something_will_be_measured(
 ) -> None:
     started: list[str] = []
     monkeypatch.setattr(worker_module, "fork_server", lambda: started.append("server"))
-    expect_work("triton")
+    prestart_workers("triton")
     assert started == []
-    expect_work("llvm")
+    prestart_workers("llvm")
     assert started == ["server"]

@@ -158,11 +158,11 @@ def optimize_command(
         option_names,
         parse_options,
     )
-    from tirgym.harness.worker import expect_work
+    from tirgym.harness.worker import prestart_workers
 
     _require_budget(trials, seconds, seed, patience, branches)
     workload = chosen_workload(at_home(kernel, backend), shape)
-    expect_work(backend or DEFAULT_BACKEND)
+    prestart_workers(backend or DEFAULT_BACKEND)
     target = chosen_target(backend, arch, threads)
     agent, why = (agent, None) if agent is not None else default_agent(target.backend)
     if ":" in agent:

@@ -9,7 +9,7 @@ import pytest
 from small import SMALL, make
 
 from tirgym.harness.backend import backend
-from tirgym.harness.backends.code_key import assembly_key, ir_key
+from tirgym.harness.backends.code_key import assembly_key, llvm_ir_key
 from tirgym.harness.macros import named_vocabulary
 from tirgym.harness.transforms.configure import Configure
 from tirgym.kernels_suite.registry import load_workload
@@ -81,21 +81,21 @@ def test_what_no_instruction_depends_on_is_left_out(what: str) -> None:
     for old, new in SAME[what]:
         assert old in text
         text = text.replace(old, new)
-    assert ir_key(text) == ir_key(IR)
+    assert llvm_ir_key(text) == llvm_ir_key(IR)
 
 
 @pytest.mark.parametrize("what", OTHER)
 def test_everything_else_counts(what: str) -> None:
     old, new = OTHER[what]
     assert old in IR
-    assert ir_key(IR.replace(old, new)) != ir_key(IR)
+    assert llvm_ir_key(IR.replace(old, new)) != llvm_ir_key(IR)
 
 
 def test_alias_classes_are_told_apart() -> None:
     two = "  %b = load float, ptr %args, align 4, !tbaa !60\n  %more ="
     both = IR.replace("  %more =", two) + "!60 = !{!61, !61, i64 0}\n"
     same, other = ('!{!"0x55d23663ae70.w4.b0", !45, i64 0}', '!{!"0x1.w4.b0", !45, i64 0}')
-    assert ir_key(both + f"!61 = {same}\n") != ir_key(both + f"!61 = {other}\n")
+    assert llvm_ir_key(both + f"!61 = {same}\n") != llvm_ir_key(both + f"!61 = {other}\n")
 
 
 @pytest.mark.parametrize("kernel", ["matmul", "softmax", "transpose"])
