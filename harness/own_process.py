@@ -31,11 +31,16 @@ KERNEL_VARIABLES = (
 )  # fmt: skip
 """What holds OpenBLAS, MKL, BLIS, NVPL, oneDNN, ATen and NumPy to other machine code than they would
 choose, by their documentation."""
-_CODE = (
-    "import os, pickle, sys; answers = os.fdopen(os.dup(1), 'wb'); os.dup2(2, 1); "
-    "function, arguments = pickle.load(sys.stdin.buffer); "
-    "pickle.dump(function(*arguments), answers)"
-)
+_CODE = """
+import os, pickle, sys
+from tirgym.harness.without_torch import without_torch
+
+answers = os.fdopen(os.dup(1), "wb")
+os.dup2(2, 1)
+with without_torch():  # a function that has a use for it can still import it
+    function, arguments = pickle.load(sys.stdin.buffer)
+pickle.dump(function(*arguments), answers)
+"""
 
 
 def call_apart(

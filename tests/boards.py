@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from tirgym.benchmarks.leaderboard.entrants import kind_of
@@ -39,6 +40,7 @@ __all__ = [
     "Idle",
     "Sleeper",
     "Stepper",
+    "TorchUser",
     "claimed",
     "measured",
     "point",
@@ -131,6 +133,14 @@ class Idle:
 
     def run(self, search: Search) -> None:
         """Return."""
+
+
+class TorchUser(Idle):
+    """Says whether its process had loaded torch before it did."""
+
+    def run(self, search: Search) -> None:
+        before = "torch" in sys.modules
+        self.failure = f"loaded before: {before}, now: {import_module('torch').__name__}"
 
 
 class Stepper(Idle):

@@ -14,7 +14,6 @@ import pickle
 import resource
 import signal
 import struct
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -157,8 +156,3 @@ def main() -> None:
     agent.run(search)
     failure = str(getattr(agent, "failure", ""))
     line.tell(op="end", tokens=getattr(agent, "tokens", None), message=failure)
-
-
-if __name__ == "__main__":
-    main()
-    sys.exit(0)

@@ -36,6 +36,13 @@ START_S = 120.0
 """To import and make the agent."""
 LONGEST = 64 << 20
 """Bytes of one question."""
+_CODE = """
+from tirgym.harness.without_torch import without_torch
+
+with without_torch():  # agents that have a use for it can still import it
+    from tirgym.benchmarks.leaderboard.agent_process import main
+main()
+"""
 
 
 class _Failed(Exception):
@@ -76,7 +83,7 @@ class AgentApart:
         self._home = tempfile.TemporaryDirectory(prefix="tirgym-agent-")
         self._words = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tirgym.benchmarks.leaderboard.agent_process"],
+            [sys.executable, "-c", _CODE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._words,

@@ -40,6 +40,12 @@ def test_a_third_party_agent_plays_and_its_record_says_all() -> None:
     assert found.used.wall_s > found.used.evaluator_s >= 0.0
 
 
+def test_an_agents_process_leaves_it_to_the_agent_to_load_torch() -> None:
+    pytest.importorskip("torch")
+    found = run_row(entrant("boards:TorchUser"), ADD, 0, conditions((1,)))
+    assert found.message == "loaded before: False, now: torch"
+
+
 def test_metaschedule_answers_in_its_own_language_at_equal_trials() -> None:
     pytest.importorskip("xgboost")
     found = run_row(entrant("metaschedule,population=16"), SUM, 0, conditions((3,)))
