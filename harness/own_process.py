@@ -33,8 +33,10 @@ KERNEL_VARIABLES = (
 choose, by their documentation."""
 _CODE = """
 import os, pickle, sys
+from tirgym.harness.fork_server import die_with_parent
 from tirgym.harness.without_torch import without_torch
 
+die_with_parent()
 answers = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
 with without_torch():  # a function that has a use for it can still import it

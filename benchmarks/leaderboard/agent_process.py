@@ -7,12 +7,10 @@ agent that patches its own process changes neither what is counted nor what is m
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import pickle
 import resource
-import signal
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +23,7 @@ from tirgym.benchmarks.leaderboard.recipes import recipe_of, schedule_text
 from tirgym.harness.agent import Agent, Budget, Candidate, Search
 from tirgym.harness.backend import backend
 from tirgym.harness.evaluation import Evaluation
+from tirgym.harness.fork_server import die_with_parent
 from tirgym.harness.program import Program
 from tirgym.harness.static_cost import StaticCostModel
 from tirgym.harness.target import Target
@@ -32,9 +31,6 @@ from tirgym.harness.transforms import default_vocabulary
 from tirgym.kernels_suite.registry import load_workload
 
 __all__ = ["Order", "Reply", "main"]
-
-PR_SET_PDEATHSIG = 1
-"""Option of prctl(2): the signal that a process gets when its parent dies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +122,7 @@ class _Remote:
 
 def main() -> None:
     """Serve one order, then end; whatever the agent raises ends the process."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed run leaves nothing behind
+    die_with_parent()  # a killed run leaves nothing behind
     line = _Line(os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb"))
     os.dup2(2, 1)  # an agent that prints does not speak to the run
     order: Order = line.hear()

@@ -142,6 +142,8 @@ class Used:
     """to start the agent's process and make the agent"""
     choice_s: float = 0.0
     """to measure the best candidates again in full, after the search"""
+    beside: int = 0
+    """other searches on this machine at the same time, which make all these seconds longer"""
 
 
 class SawWhat(StrEnum):

@@ -82,7 +82,7 @@ from tirgym.benchmarks.leaderboard.board import Board
 from tirgym.benchmarks.leaderboard.curves import curves_of, trials_to
 from tirgym.benchmarks.leaderboard.folder import plain
 from tirgym.benchmarks.leaderboard.ranking import ranking
-from tirgym.benchmarks.leaderboard.record import Kind, Saw, SawWhat
+from tirgym.benchmarks.leaderboard.record import Kind, Record, Saw, SawWhat
 from tirgym.benchmarks.leaderboard.shipped import Shipped
 from tirgym.benchmarks.leaderboard.statistics import (
     fast_p,
@@ -132,7 +132,7 @@ def board_of(board: Board, winners: Sequence[dict[str, Any]] = ()) -> dict[str, 
             "machine": asdict(records[0].machine) if records else {},
             "target": asdict(records[0].target) if records else {},
             "versions": records[0].versions if records else {},
-            "protocol": list(PROTOCOL),
+            "protocol": [*PROTOCOL, *_crowd(records)],
             "trials": list(plan.trials),
             "seeds": list(plan.seeds),
             "sessions": board.sessions,
@@ -154,6 +154,13 @@ def board_of(board: Board, winners: Sequence[dict[str, Any]] = ()) -> dict[str, 
             "winners": list(winners),
         }
     )
+
+
+def _crowd(records: Sequence[Record]) -> Iterator[str]:
+    """How many searches shared the machine, if several did."""
+    most = max((record.used.beside for record in records), default=0)
+    if most:
+        yield f"Up to {most + 1} searches ran at once: wall seconds are longer than for one alone."
 
 
 def _agent(board: Board, name: str, workloads: Sequence[Workload]) -> dict[str, Any]:

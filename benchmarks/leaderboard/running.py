@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +30,7 @@ from tirgym.benchmarks.leaderboard.record import (
     Record,
     Used,
 )
+from tirgym.benchmarks.leaderboard.side_by_side import side_by_side
 from tirgym.errors import EvaluationError
 from tirgym.harness.agent import Budget, Candidate
 from tirgym.harness.backend import backend
@@ -47,6 +48,13 @@ from tirgym.harness.verification import verify_best
 from tirgym.kernels_suite.registry import load_workload
 
 __all__ = ["Conditions", "Finished", "machine", "run_board", "run_row", "versions"]
+
+_Key = tuple[str, str, int]
+"""agent, workload URI, seed"""
+
+
+def _local_evaluator(target: Target, seed: int) -> Evaluator:
+    return LocalEvaluator(target, ":memory:", seed=seed)
 
 
 @dataclass(frozen=True)
@@ -67,10 +75,10 @@ class Conditions:
     """processes that a claim is the median of; `bench verify` measures anew, so one will do"""
     keep: Path | None = None
     """folder for what agents keep of their runs, such as transcripts; None: nothing is kept"""
-    make_evaluator: Callable[[Target, int], Evaluator] = field(
-        default=lambda target, seed: LocalEvaluator(target, ":memory:", seed=seed)
-    )
+    make_evaluator: Callable[[Target, int], Evaluator] = _local_evaluator
     """one for each run, so that every run starts from an empty store"""
+    jobs: int = 1
+    """searches that run side by side"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +163,7 @@ def _search(
         stopped=run.stopped.value,
         answers=tuple(answers),
         curve=tuple(_point(trial) for trial in run.trials),
-        used=_used(run, player, wall_s, choice_s),
+        used=replace(_used(run, player, wall_s, choice_s), beside=given.jobs - 1),
         **fields,
     )
 
@@ -230,7 +238,8 @@ def run_board(
     """Run what the plan of `folder` lacks; answers the problems of the lines that are there.
 
     Killed at any moment and called again, it goes on after the last whole line. A row whose
-    measurement fails, as opposed to its agent, is a problem, and is run by the next call.
+    measurement fails, as opposed to its agent, is a problem, and is run by the next call. So is
+    one whose process was killed, which ends this call.
     """
     plan = folder.plan()
     if plan is None:
@@ -239,21 +248,38 @@ def run_board(
     records, problems = folder.records()
     known = {record.key for record in records}
     waiting = [key for key in plan.rows() if key not in known]
-    rows = {label: entrant(label) for label in plan.agents}
     total, clock = len(known) + len(waiting), _Clock(_searches(waiting))
-    for number, (agent, uri, seed) in enumerate(waiting, 1):
-        try:
-            record = run_row(rows[agent], uri, seed, given)
-        except EvaluationError as error:
-            problems.append(f"{agent} on {uri}, seed {seed}: not run, try again: {error}")
-            continue
-        append_line(folder.records_path, record.to_json())
-        left_s = clock.left_s(_searches(waiting[:number]))
-        on_row(Finished(record, len(known) + number, total, left_s))
+    over: list[_Key] = []
+    try:
+        with closing(side_by_side(_Row(given), waiting, given.jobs)) as results:
+            for key, record in results:
+                over.append(key)
+                if isinstance(record, str):
+                    problems.append(record)
+                    continue
+                append_line(folder.records_path, record.to_json())
+                left_s = clock.left_s(_searches(over))
+                on_row(Finished(record, len(known) + len(over), total, left_s))
+    except EvaluationError as error:
+        problems.append(f"{len(waiting) - len(over)} rows not run, try again: {error}")
     return problems
 
 
-def _searches(keys: Sequence[tuple[str, str, int]]) -> int:
+@dataclass(frozen=True)
+class _Row:
+    """Runs rows, in any process; answers why where one could not be run."""
+
+    given: Conditions
+
+    def __call__(self, key: _Key) -> Record | str:
+        agent, uri, seed = key
+        try:
+            return run_row(entrant(agent), uri, seed, self.given)
+        except EvaluationError as error:
+            return f"{agent} on {uri}, seed {seed}: not run, try again: {error}"
+
+
+def _searches(keys: Sequence[_Key]) -> int:
     """Rows that take time; references answer at once."""
     return sum(kind_of(agent) in (Kind.AGENT, Kind.PEER) for agent, _, _ in keys)
 

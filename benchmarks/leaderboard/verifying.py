@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
@@ -13,6 +14,7 @@ from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line, read_
 from tirgym.benchmarks.leaderboard.measuring import Job, measure_apart
 from tirgym.benchmarks.leaderboard.record import Record
 from tirgym.benchmarks.leaderboard.running import versions
+from tirgym.benchmarks.leaderboard.side_by_side import require_jobs, side_by_side
 from tirgym.benchmarks.leaderboard.signing import Signer
 from tirgym.benchmarks.leaderboard.verdicts import Session, Standing, Verified, judge_record
 from tirgym.errors import InvalidValueError, UsageError
@@ -65,11 +67,14 @@ def verify_board(
     sessions: int,
     on_step: Callable[[Step], None] = lambda step: None,
     measure: Measure = measure_apart,
+    *,
+    jobs: int = 1,
 ) -> Summary:
-    """Measure what lacks sessions, then write verified.jsonl.
+    """Measure what lacks sessions, `jobs` processes at a time, then write verified.jsonl.
 
     Killed at any moment and called again, it goes on after the last process that ended. Raises
-    InvalidValueError for a folder without records that can be verified here.
+    InvalidValueError for a folder without records that can be verified here, and for more jobs than
+    have cores of their own.
     """
     folder.require()
     records, problems = folder.records()
@@ -83,25 +88,39 @@ def verify_board(
     known, forged = _sessions(folder, signer)
     problems += forged
     target = records[0].target
-    jobs = _jobs(records)
-    waiting = list(_waiting(jobs, known, sessions))
-    total = sum(len(wanted) for wanted in jobs.values()) * sessions
+    require_jobs(jobs, target.num_threads)
+    wanted = _jobs(records)
+    waiting = list(_waiting(wanted, known, sessions))
+    total = sum(len(recipes) for recipes in wanted.values()) * sessions
     done = total - sum(len(chunk) for _, _, chunk in waiting)
     began, fresh = time.monotonic(), 0
-    for uri, session, chunk in waiting:
-        for found in measure(uri, target, chunk, session):
-            line = signer.signed({"format": SESSION_FORMAT, **asdict(found)})
-            append_line(folder.sessions_path, line)
-            known[found.workload, found.recipe].append(found)
-        fresh += len(chunk)
-        left_s = (time.monotonic() - began) / fresh * (total - done - fresh)
-        on_step(Step(uri, session, done + fresh, total, left_s))
+    with closing(side_by_side(_Chunk(measure, target), waiting, jobs)) as results:
+        for (uri, session, chunk), measured in results:
+            for found in measured:
+                line = signer.signed({"format": SESSION_FORMAT, **asdict(found)})
+                append_line(folder.sessions_path, line)
+                known[found.workload, found.recipe].append(found)
+            fresh += len(chunk)
+            left_s = (time.monotonic() - began) / fresh * (total - done - fresh)
+            on_step(Step(uri, session, done + fresh, total, left_s))
     verified = [v for record in records for v in judge_record(record, known, sessions)]
     verified += _missing(folder, records)
     head = {"format": VERIFIED_FORMAT, "wanted": sessions}
     lines = [signer.signed({**head, **asdict(v)}) for v in verified]
     write_whole(folder.verified_path, "".join(line + "\n" for line in lines))
     return Summary(tuple(verified), tuple(problems))
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Measures chunks, in any process."""
+
+    measure: Measure
+    target: Target
+
+    def __call__(self, chunk: tuple[str, int, list[Job]]) -> list[Session]:
+        uri, session, jobs = chunk
+        return self.measure(uri, self.target, jobs, session)
 
 
 def _missing(folder: BoardFolder, records: Sequence[Record]) -> Iterator[Verified]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -39,6 +40,28 @@ def test_references_are_run_verified_and_reported(cli: Cli, tmp_path: Path) -> N
     assert json.loads((out / "plan.json").read_text())["trials"] == [2, 4]
     again = cli(*command, "--trials", "2,4", "--seeds", "2", "--json")
     assert again.json()["records"] == 6  # nothing was left to do
+
+
+def test_two_jobs_make_the_same_board(cli: Cli, tmp_path: Path) -> None:
+    """Programs apart run, verify and report: what they found is that of one process."""
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("one core: two jobs are refused")
+    command = ("bench", "run", "--agents", "noop,greedy", "--workload", ADD, "--trials", "2")
+    outs = [tmp_path / "one", tmp_path / "two"]
+    for jobs, out in enumerate(outs, 1):
+        ran = cli(*command, "--seeds", "2", "--out", out, "--jobs", jobs)
+        assert ran.code == 0, ran.err
+        verified = cli("bench", "verify", out, "--sessions", "1", "--jobs", jobs, "--json")
+        assert verified.code == 0, verified.err
+        assert verified.json()["answers"] == {"verified": 4}
+    one, two = (
+        {r.key: [p.code_key for p in r.curve] for r in BoardFolder(out).records()[0]}
+        for out in outs
+    )
+    assert one == two
+    report = cli("bench", "report", outs[1], "--no-steps")
+    assert "Up to 2 searches ran at once" in report.out
+    assert "at once" not in cli("bench", "report", outs[0], "--no-steps").out
 
 
 def test_verify_and_report(cli: Cli, board: Path) -> None:
@@ -99,6 +122,8 @@ CASES: dict[str, tuple[list[str], str]] = {
     "words": (["run", "--trials", "many", "--out", "{tmp}/b"], "such as 16,64"),
     "seeds": (["run", "--seeds", "0", "--out", "{tmp}/b"], "--seeds"),
     "seconds": (["run", "--seconds", "-1", "--out", "{tmp}/b"], "positive"),
+    "no jobs": (["run", "--jobs", "0", "--out", "{tmp}/b"], "each has its own cores"),
+    "many jobs": (["run", "--jobs", "4096", "--out", "{tmp}/b"], "each has its own cores"),
     "no folder": (["run"], "--out"),
     "verify nothing": (["verify", "{tmp}/none"], "bench run --out"),
     "verify an empty folder": (["verify", "{tmp}"], "bench run --out"),

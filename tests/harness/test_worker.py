@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from probe import OPERATIONS
+from processes import gone, wait_until
 
 from tirgym.errors import EvaluationError, WorkerDiedError
 from tirgym.harness import worker as worker_module
@@ -47,22 +47,6 @@ def worker() -> Iterator[Worker]:
 def run(worker: Worker, code: str, timeout_s: float = SLOW_S) -> object:
     """`code` in the worker; its variable `answer`."""
     return worker.call("probe", textwrap.dedent(code), timeout_s=timeout_s)
-
-
-def wait_until(what: object, timeout_s: float = 30.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if what():  # type: ignore[operator]
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def gone(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 def test_a_worker_sees_a_scrubbed_environment(

@@ -48,6 +48,15 @@ SessionsOption = Annotated[
     int, typer.Option("--sessions", min=1, help="Independent processes that measure each answer.")
 ]
 
+JobsOption = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        help="Processes that work side by side; only timings take turns, so that searches take longer.",
+    ),
+]
+
 
 def run_command(
     out: Annotated[
@@ -92,6 +101,7 @@ def run_command(
             show_default=False,
         ),
     ] = None,
+    jobs: JobsOption = 1,
     backend: BackendOption = None,
     arch: ArchOption = None,
     threads: ThreadsOption = None,
@@ -109,13 +119,15 @@ def run_command(
     from tirgym.benchmarks.leaderboard.entrants import entrant
     from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan
     from tirgym.benchmarks.leaderboard.running import Conditions, run_board
+    from tirgym.benchmarks.leaderboard.side_by_side import require_jobs
 
     for label in labels:
         entrant(label)
     target = chosen_target(backend, arch, threads)
     folder = BoardFolder(out)
     plan = Plan(tuple(dict.fromkeys(labels)), uris, counts, tuple(range(seeds)))
-    given = Conditions(target, counts, seconds)
+    require_jobs(jobs, target.num_threads)
+    given = Conditions(target, counts, seconds, jobs=jobs)
     with folder.writing(), progress_bar("bench run") as advance:
         before = folder.plan()
         folder.save_plan(plan if before is None else before.merged(plan))
@@ -152,6 +164,7 @@ def run_command(
 def verify_board_command(
     folder: BoardArgument,
     sessions: SessionsOption = SESSIONS,
+    jobs: JobsOption = 1,
     reproduce: Annotated[
         Path | None,
         typer.Option(
@@ -178,7 +191,7 @@ def verify_board_command(
             if not sys.stderr.isatty():
                 note(f"{step.done} of {step.total}: {text}{_left(step.left_s)}")
 
-        found = verify_board(board, sessions, tell)
+        found = verify_board(board, sessions, tell, jobs=jobs)
     say_all(found.problems)
     bad = [v for v in found.verified if v.reason and v.standing != "not_applicable"]
     if json:
