@@ -103,6 +103,7 @@ def session(speedup: float | None = 2.0, number: int = 0, **fields: Any) -> Sess
         machine=fingerprint(),
         target=str(TARGET),
         versions=versions(),
+        protocol=PROTOCOL_VERSION,
         **values,
     )
 

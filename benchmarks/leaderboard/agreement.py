@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from tirgym.benchmarks.leaderboard.board import Board
+from tirgym.benchmarks.leaderboard.verdicts import Verified
 from tirgym.errors import InvalidValueError
 
 __all__ = ["Agreement", "agreement", "agreements", "by_seed"]
@@ -24,14 +25,21 @@ class Agreement:
     ratios: tuple[tuple[str, float], ...]
     """workload and verified speedup in the second run / in the first, geometric means over seeds; the
     workloads where every answer of both is verified"""
+    one_sided: int
+    """workloads where that holds of one alone: they do not agree"""
     left_out: int
-    """workloads of both where one is not"""
+    """workloads where it holds of neither, and where both are the same measurement"""
     overall: float
     """geometric mean of `ratios`"""
 
     def within(self, share: float) -> int:
         """Workloads where the larger speedup is at most `share` above the smaller."""
         return sum(abs(math.log(ratio)) <= math.log1p(share) for _, ratio in self.ratios)
+
+    @property
+    def workloads(self) -> int:
+        """Those that can agree."""
+        return len(self.ratios) + self.one_sided
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -43,8 +51,9 @@ class Agreement:
         return {
             "agent": self.agent,
             "trials": self.trials,
-            "workloads": len(self.ratios),
+            "workloads": self.workloads,
             "within": self.within(share),
+            "one_sided": self.one_sided,
             "left_out": self.left_out,
             "overall": self.overall,
             "ratios": dict(self.ratios),
@@ -52,20 +61,27 @@ class Agreement:
 
 
 def agreement(first: Board, second: Board, agent: str, trials: int) -> Agreement | None:
-    """None for an agent without a workload whose answers are verified in both.
+    """None for an agent without a workload whose answers are verified in both by measurements of their own.
 
-    An answer below 1 counts 1, as in the ranking.
+    Equal answers of one board are measured once: two seeds that share them say nothing of each other.
     """
     ratios: list[tuple[str, float]] = []
+    one_sided = 0
     common = [uri for uri in first.plan.workloads if uri in second.plan.workloads]
     for uri in common:
-        means = [_mean(board, agent, uri, trials) for board in (first, second)]
-        if all(math.isfinite(mean) for mean in means):
+        one, other = (_cells(board, agent, uri, trials) for board in (first, second))
+        if _sessions(one) and _sessions(one) == _sessions(other):
+            continue
+        means = [_mean(cells) for cells in (one, other)]
+        finite = [math.isfinite(mean) for mean in means]
+        if all(finite):
             ratios.append((uri, means[1] / means[0]))
+        one_sided += sum(finite) == 1
     if not ratios:
         return None
     overall = statistics.geometric_mean(ratio for _, ratio in ratios)
-    return Agreement(agent, trials, tuple(ratios), len(common) - len(ratios), overall)
+    left_out = len(common) - len(ratios) - one_sided
+    return Agreement(agent, trials, tuple(ratios), one_sided, left_out, overall)
 
 
 def agreements(first: Board, second: Board) -> list[Agreement]:
@@ -101,10 +117,19 @@ def by_seed(board: Board) -> Iterator[tuple[str, tuple[Board, Board]]]:
         yield f"{first} and {second}", (one, other)
 
 
-def _mean(board: Board, agent: str, uri: str, trials: int) -> float:
-    cells = [board.cell(agent, uri, seed, trials) for seed in board.plan.seeds]
-    speedups = [math.nan if c.speedup is None else max(1.0, c.speedup) for c in cells]
-    return statistics.geometric_mean(speedups)
+def _cells(board: Board, agent: str, uri: str, trials: int) -> list[Verified]:
+    return [board.cell(agent, uri, seed, trials) for seed in board.plan.seeds]
+
+
+def _sessions(cells: Sequence[Verified]) -> list[tuple[float, ...]]:
+    return [cell.sessions for cell in cells if cell.sessions]
+
+
+def _mean(cells: Sequence[Verified]) -> float:
+    """NaN unless all are verified."""
+    return statistics.geometric_mean(
+        math.nan if cell.speedup is None else cell.speedup for cell in cells
+    )
 
 
 def _conditions(board: Board) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tirgym.benchmarks.leaderboard.board import Board
 from tirgym.benchmarks.leaderboard.folder import BoardFolder
+from tirgym.benchmarks.leaderboard.record import Record
 from tirgym.benchmarks.leaderboard.report import board_of
 from tirgym.benchmarks.leaderboard.shipped import read_shipped
+from tirgym.benchmarks.leaderboard.verdicts import Verified
 from tirgym.benchmarks.leaderboard.verifying import admitted, read_verified
 from tirgym.benchmarks.leaderboard.winners import winners
 from tirgym.errors import InvalidValueError
@@ -32,18 +34,38 @@ def load_board(folder: BoardFolder) -> Board:
     if not kept:
         accepted = "at least one record of an installed suite"
         raise InvalidValueError("board", f"{folder.path} ({left_out[0]})", accepted)
-    verdicts, known = read_verified(folder), {record.key for record in kept}
+    verdicts = read_verified(folder)
+    verified, others = _of_these_answers(verdicts.verified, kept)
     shipped, more = read_shipped(folder)
     machine = kept[0].machine.fingerprint
     return Board(
         plan=folder.expected(kept),
         records=kept,
-        verified=[v for v in verdicts.verified if v.key[:3] in known],
+        verified=verified,
         sessions=verdicts.sessions,
-        problems=[*problems, *left_out, *verdicts.problems, *more],
+        problems=[*problems, *left_out, *verdicts.problems, *others, *more],
         shipped=[row for row in shipped if row.machine == machine],
         foreign=verdicts.foreign,
     )
+
+
+def _of_these_answers(
+    verdicts: Sequence[Verified], records: Sequence[Record]
+) -> tuple[list[Verified], list[str]]:
+    """The verdicts that judge what `records` answer now, and a line if there are others."""
+    answers = {
+        (*record.key, trials): answer.recipe.digest if (answer := record.answer(trials)) else ""
+        for record in records
+        for trials in record.trials
+    }
+    known = {record.key for record in records}
+    here = [verdict for verdict in verdicts if verdict.key[:3] in known]
+    kept = [verdict for verdict in here if answers.get(verdict.key) == verdict.recipe]
+    changed = len(here) - len(kept)
+    if not changed:
+        return kept, []
+    text = f"{changed} verdicts are about other answers than the records have now"
+    return kept, [f"{text}: tirgym bench verify"]
 
 
 def assembled(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tirgym.benchmarks.leaderboard.folder import Plan
 from tirgym.benchmarks.leaderboard.record import Kind, Record
@@ -38,6 +39,20 @@ class Matrix:
         """Verified speedups, NaN without one."""
         values = [[np.nan if c.speedup is None else c.speedup for c in row] for row in self.cells]
         return np.array(values, dtype=np.float64)
+
+    @property
+    def applies(self) -> NDArray[np.bool_]:
+        """For each workload, whether the row has something for it."""
+        columns = zip(*self.cells, strict=True)
+        away = [any(c.standing is Standing.NOT_APPLICABLE for c in column) for column in columns]
+        return ~np.array(away, dtype=np.bool_)
+
+    @property
+    def shared(self) -> bool:
+        """Whether all seeds gave the same answers, each of which was measured once for all of them."""
+        columns = [{cell.sessions for cell in column} for column in zip(*self.cells, strict=True)]
+        measured = [found for found in columns if found != {()}]
+        return bool(measured) and all(len(found) == 1 for found in columns)
 
     def count(self, standing: Standing) -> int:
         """Answers that stand so."""

@@ -28,6 +28,7 @@ __all__ = [
     "agent_of",
     "entrant",
     "kind_of",
+    "reference_of",
     "row_names",
     "seen_by",
 ]
@@ -100,6 +101,12 @@ def kind_of(label: str) -> Kind:
     if name in (NOOP, DEFAULT, *VENDORS):
         return Kind.REFERENCE
     return {CONTROL: Kind.CONTROL, PEER: Kind.PEER}.get(name, Kind.AGENT)
+
+
+def reference_of(label: str, workload: Workload) -> Recipe | None:
+    """What the row `label`, which does not search, answers for `workload`; None for nothing. Whether its
+    package is installed does not matter."""
+    return Entrant(label, label, kind_of(label), {}).reference(workload)
 
 
 def entrant(text: str) -> Entrant:

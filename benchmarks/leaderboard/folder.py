@@ -38,17 +38,29 @@ class Plan:
     """URIs"""
     trials: tuple[int, ...]
     seeds: tuple[int, ...]
+    target: str = ""
+    """as text; "" in plans that were written before it was"""
+    seconds: float | None = None
+    """time limit of one search"""
 
     def merged(self, other: Plan) -> Plan:
-        """Both together; raises InvalidValueError if their trial counts differ."""
-        if self.trials != other.trials:
-            accepted = f"{','.join(map(str, self.trials))}, as in the folder, or another folder"
-            raise InvalidValueError("--trials", ",".join(map(str, other.trials)), accepted)
+        """Both together; raises InvalidValueError if what makes rows comparable differs: trial counts,
+        target, time limit."""
+        for name, mine, theirs in (
+            ("--trials", _list(self.trials), _list(other.trials)),
+            ("target", self.target, other.target or self.target),
+            ("--seconds", _limit(self.seconds), _limit(other.seconds)),
+        ):
+            if mine and mine != theirs:
+                accepted = f"{mine}, as in the folder, or another folder"
+                raise InvalidValueError(name, theirs, accepted)
         return Plan(
             tuple(dict.fromkeys((*self.agents, *other.agents))),
             tuple(dict.fromkeys((*self.workloads, *other.workloads))),
             self.trials,
             tuple(sorted({*self.seeds, *other.seeds})),
+            self.target or other.target,
+            self.seconds,
         )
 
     def rows(self) -> Iterator[tuple[str, str, int]]:
@@ -101,6 +113,8 @@ class BoardFolder:
                 tuple(map(str, data["workloads"])),
                 tuple(map(int, data["trials"])),
                 tuple(map(int, data["seeds"])),
+                str(data.get("target", "")),
+                None if data.get("seconds") is None else float(data["seconds"]),
             )
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             problem = f"{type(error).__name__}: {error}"
@@ -136,9 +150,22 @@ class BoardFolder:
             tuple(dict.fromkeys(record.workload for record in records)),
             longest,
             tuple(sorted({record.seed for record in records})),
+            str(records[0].target) if records else "",
+            records[0].seconds if records else None,
         )
         plan = self.plan()
-        return made if plan is None else plan.merged(replace(made, trials=plan.trials))
+        if plan is None:
+            return made
+        wider = replace(made, trials=plan.trials, target=plan.target, seconds=plan.seconds)
+        return plan.merged(wider)
+
+
+def _list(counts: Sequence[int]) -> str:
+    return ",".join(map(str, counts))
+
+
+def _limit(seconds: float | None) -> str:
+    return "none" if seconds is None else f"{seconds:g}"
 
 
 def read_lines(path: Path, parse: Callable[[str], T]) -> tuple[list[tuple[int, T]], list[str]]:

@@ -24,6 +24,7 @@ from tirgym.harness.own_process import call_apart
 from tirgym.harness.program import Program
 from tirgym.harness.static_profile import roofline, static_profile
 from tirgym.harness.status import FATAL, Status
+from tirgym.harness.store import PROTOCOL_VERSION
 from tirgym.harness.target import Target
 from tirgym.harness.vendor import measure_vendor
 from tirgym.harness.verification import evaluate_in_full
@@ -159,7 +160,7 @@ def _session(
     made = datetime.now(UTC).isoformat(timespec="seconds")
     return Session(
         uri, job.recipe.digest, session, status, fingerprint(), str(target), versions(),
-        made=made, **fields,
+        protocol=PROTOCOL_VERSION, made=made, **fields,
     )  # fmt: skip
 
 

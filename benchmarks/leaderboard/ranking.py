@@ -45,7 +45,8 @@ def ranking(board: Board, trials: int, headline: Mapping[str, bool]) -> list[dic
 
 def _row(board: Board, name: str, trials: int) -> dict[str, Any]:
     matrix = board.matrix(name, trials)
-    speedups = matrix.speedups
+    # seeds that share their measurements are one sample: no interval
+    speedups = matrix.speedups[:1] if matrix.shared else matrix.speedups
     scores = ranked(speedups)
     runs = [record for record in board.records if record.agent == name]
     return {
@@ -55,10 +56,10 @@ def _row(board: Board, name: str, trials: int) -> dict[str, Any]:
         "median": estimate(scores, median),
         "iqm": estimate(scores, iqm),
         "geomean_unclipped": estimate(unclipped(speedups), geomean),
-        "fast_p": {f"{p:g}": fast_p(speedups, p) for p in FAST_P},
+        "fast_p": {f"{p:g}": fast_p(matrix.measured, p) for p in FAST_P},
         "against": {
             "naive": _ratio(scores, np.ones_like(scores)),
-            **{other: _against(board, scores, other, trials) for other in OTHERS if other != name},
+            **{other: _against(board, name, other, trials) for other in OTHERS if other != name},
         },
         "roofline": _roofline(matrix.flat),
         **{standing.value: matrix.count(standing) for standing in Standing},
@@ -66,20 +67,24 @@ def _row(board: Board, name: str, trials: int) -> dict[str, Any]:
     }
 
 
-def _against(board: Board, scores: Scores, other: str, trials: int) -> dict[str, Any] | None:
-    """How many times as fast as `other`, over the workloads where it has verified numbers.
-
-    Searches keep the unscheduled program where they find nothing faster; references are what they are.
-    """
+def _against(board: Board, name: str, other: str, trials: int) -> dict[str, Any] | None:
+    """How many times as fast as `other`: over the workloads where it has verified numbers, and `name` has
+    an answer. What is not verified of that answer counts as in the ranking."""
     if other not in board.plan.agents:
         return None
-    theirs = board.matrix(other, trials).measured
-    has = np.isfinite(theirs).all(axis=0)
-    if not has.any():
+    mine, theirs = board.matrix(name, trials), board.matrix(other, trials)
+    both = np.isfinite(theirs.measured).all(axis=0) & mine.applies
+    if not both.any():
         return None
-    if board.kind(other) is not Kind.REFERENCE:
-        theirs = np.maximum(theirs, 1.0)
-    return _ratio(scores[:, has], theirs[:, has])
+    ours, others = (_as_is(board, who, trials)[:, both] for who in (name, other))
+    return _ratio(ours[:1] if mine.shared and theirs.shared else ours, others)
+
+
+def _as_is(board: Board, name: str, trials: int) -> Scores:
+    """Scores of a row: searches keep the unscheduled program where they find nothing faster, references
+    are what they are."""
+    speedups = board.matrix(name, trials).speedups
+    return unclipped(speedups) if board.kind(name) is Kind.REFERENCE else ranked(speedups)
 
 
 def _ratio(ours: Scores, theirs: Scores) -> dict[str, Any]:

@@ -27,12 +27,14 @@ strings ("16", "64"). Fields may be added within the format; none changes its me
                   floor_us}]; label is short and unique; naive_us, floor_us (time at the measured
                   roofline) may be null
     rankings      {trials: [row, …]} best first, the control row left out; a row is
-                  {agent, rank, headline, kind, geomean, median, iqm: {value, low, high}; low, high null for a single seed,
+                  {agent, rank, headline, kind, geomean, median, iqm: {value, low, high}; low, high null for a single
+                  seed, and where all seeds gave the same answers, which are measured once for all,
                   geomean_unclipped: {value, low, high}, without "below 1 counts as 1",
                   fast_p: {"0": share, "1": …, "1.5": …, "2": …, "5": …, "10": …},
                   against: {naive|default|metaschedule|vendor-numpy|…: {geomean, low, high, workloads} or null}:
-                  how many times as fast (geometric mean over the workloads that both have, its 95 % interval
-                  or null for a single seed, and how many workloads those are),
+                  how many times as fast: geometric mean over the workloads where the other is verified and
+                  this row has an answer (0.5 if that is not verified; below 1 counts 1 for searches), its 95 %
+                  interval, null as above, and how many workloads those are,
                   roofline: mean share of the measured roofline or null,
                   verified, failed, missing, unmeasured, not_applicable: answers,
                   trials_used, failures, compiles, steps, tokens, wall_s: means over runs, of whole
@@ -60,7 +62,8 @@ strings ("16", "64"). Fields may be added within the format; none changes its me
                   |ratio - 1| of a workload's median} or null: the unscheduled program against itself
     shipped       [{workload: URI, trials, wall_s, best_us, searches: {agent: wall_s}, ratios: {agent: x}}]:
                   MetaSchedule with its own builder and runner, checked by nobody; beside it the mean
-                  wall seconds of a run of each searching row there, and how many times as fast it was
+                  wall seconds of a run of as many trials of each searching row there, from the start of its
+                  process to its last result, and how many times as fast it was
     winners       [{workload: URI, agent, seed, trials, speedup, start: {text, predicted_us, measured_us},
                   steps: [{transform, text: IR after it as TVMScript, predicted_us, changes: [sentence, …],
                   measured_us or null, speedup or null, gain: measured time before / after or null,
@@ -238,7 +241,7 @@ def _counts(board: Board) -> dict[str, int]:
 
 def _fast_p(board: Board, trials: int) -> dict[str, Any]:
     share = {
-        name: [fast_p(board.matrix(name, trials).speedups, p) for p in SHARES]
+        name: [fast_p(board.matrix(name, trials).measured, p) for p in SHARES]
         for name in board.players()
     }
     return {"p": list(SHARES), "share": share}
@@ -283,10 +286,14 @@ def _cells(board: Board) -> Iterator[dict[str, Any]]:
 
 
 def _shipped(board: Board, row: Shipped) -> dict[str, Any]:
-    here = [r for r in board.records if r.workload == row.workload and r.curve]
+    here = [
+        r
+        for r in board.records
+        if r.workload == row.workload and r.curve and r.trials[-1] == row.trials
+    ]
     times: dict[str, list[float]] = {}
     for record in here:
-        times.setdefault(record.agent, []).append(record.used.wall_s)
+        times.setdefault(record.agent, []).append(record.used.start_s + record.used.wall_s)
     searches = {agent: statistics.fmean(values) for agent, values in times.items()}
     ratios = {agent: row.wall_s / wall_s for agent, wall_s in searches.items() if wall_s > 0.0}
     return {**asdict(row), "searches": searches, "ratios": ratios}

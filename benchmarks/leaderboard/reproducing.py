@@ -12,6 +12,7 @@ from tirgym.benchmarks.leaderboard.record import Record
 from tirgym.benchmarks.leaderboard.running import machine, versions
 from tirgym.errors import InvalidValueError
 from tirgym.harness.backend import backend
+from tirgym.harness.target import Target
 
 __all__ = ["reproduce"]
 
@@ -28,7 +29,8 @@ def reproduce(board: BoardFolder, out: BoardFolder) -> list[str]:
     records, problems = board.records()
     plan = board.plan()
     if plan is not None:
-        out.save_plan(plan)
+        here = {str(_target(record)) for record in records}
+        out.save_plan(replace(plan, target=here.pop() if len(here) == 1 else ""))
     known = {record.key for record in out.records()[0]}
     for record in records:
         if record.key not in known:
@@ -36,7 +38,12 @@ def reproduce(board: BoardFolder, out: BoardFolder) -> list[str]:
     return problems
 
 
+def _target(record: Record) -> Target:
+    return backend(record.target.backend).target(num_threads=record.target.num_threads)
+
+
 def _here(record: Record) -> Record:
-    target = backend(record.target.backend).target(num_threads=record.target.num_threads)
     answers = tuple(replace(answer, claim=None) for answer in record.answers)
-    return replace(record, machine=machine(), target=target, versions=versions(), answers=answers)
+    return replace(
+        record, machine=machine(), target=_target(record), versions=versions(), answers=answers
+    )

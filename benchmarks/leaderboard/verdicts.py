@@ -5,22 +5,21 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tirgym.benchmarks.leaderboard.entrants import kind_of
+from tirgym.benchmarks.leaderboard.entrants import kind_of, reference_of
 from tirgym.benchmarks.leaderboard.record import Answer, Kind, Outcome, RecipeKind, Record
 from tirgym.harness.status import Status
+from tirgym.kernels_suite.registry import load_workload
 
 __all__ = ["Session", "ShapeVerdict", "Standing", "Verified", "judge", "judge_record"]
 
 RECIPES: Mapping[Kind, frozenset[RecipeKind]] = {
     Kind.AGENT: frozenset({RecipeKind.TRANSFORMS}),
     Kind.PEER: frozenset({RecipeKind.TRANSFORMS, RecipeKind.SCHEDULE}),
-    Kind.REFERENCE: frozenset({RecipeKind.TRANSFORMS, RecipeKind.DEFAULT, RecipeKind.LIBRARY}),
-    Kind.CONTROL: frozenset({RecipeKind.CONTROL}),
 }
-"""What a row of each kind may answer."""
+"""What a row that searches may answer. Any other has one answer for each workload: `reference_of`."""
 CLAIM_MARGIN = 1.25
 """A claim this many times the verified speedup is marked."""
 
@@ -77,6 +76,8 @@ class Session:
     shapes: dict[str, str] = field(default_factory=dict)
     """workload URI of another train or holdout shape → "verdict" or "verdict: why"; session 0 alone"""
     made: str = ""
+    protocol: int = 0
+    """version of the measuring protocol"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,8 @@ class Verified:
     shapes: dict[str, int] = field(default_factory=dict)
     """other shapes of the kernel by `ShapeVerdict`"""
     code_key: str = ""
+    recipe: str = ""
+    """digest of the answer that was judged"""
 
     @property
     def key(self) -> tuple[str, str, int, int]:
@@ -121,9 +124,10 @@ def judge_record(
     for trials in record.trials:
         answer = record.answer(trials)
         measured: Sequence[Session] = ()
-        if answer is not None:
-            measured = sessions.get((record.workload, answer.recipe.digest), ())
-        found.append(judge(record, trials, answer, measured, wanted))
+        digest = answer.recipe.digest if answer is not None else ""
+        if digest:
+            measured = sessions.get((record.workload, digest), ())
+        found.append(replace(judge(record, trials, answer, measured, wanted), recipe=digest))
     return found
 
 
@@ -137,7 +141,7 @@ def judge(
     """The verdict on one answer: the median over at least `wanted` sessions that all passed the gate."""
     claim = answer.claim.speedup if answer is not None and answer.claim is not None else None
     place = (record.agent, record.workload, record.seed, trials)
-    if record.outcome is Outcome.NOT_APPLICABLE:
+    if record.outcome is Outcome.NOT_APPLICABLE and not _required(record):
         return Verified(*place, Standing.NOT_APPLICABLE, record.message)
     reason = _rules(record, trials, answer) or _failure(answer, sessions)
     if reason:
@@ -172,19 +176,28 @@ def judge(
     )
 
 
+def _required(record: Record) -> bool:
+    """Whether the row must answer: one that searches always, another where it has something."""
+    if kind_of(record.agent) in RECIPES:
+        return True
+    return reference_of(record.agent, load_workload(record.workload)) is not None
+
+
 def _rules(record: Record, trials: int, answer: Answer | None) -> str:
     """What the record itself is refused for, "" if nothing."""
-    if answer is None:
-        return record.message or f"no answer at {trials} trials"
     if kind_of(record.agent) is not record.kind:
         return f"a row called {record.agent} is no {record.kind}"
+    if answer is None:
+        return record.message or f"no answer at {trials} trials"
+    if record.kind not in RECIPES:
+        only = reference_of(record.agent, load_workload(record.workload))
+        same = only is not None and answer.recipe.digest == only.digest
+        return "" if same else f"{record.agent} has another answer for this workload, or none"
     if answer.recipe.kind not in RECIPES[record.kind]:
         return f"a row of kind {record.kind} cannot answer with a {answer.recipe.kind}"
     found_nothing = answer.recipe.kind is RecipeKind.TRANSFORMS and not answer.recipe.steps
     if record.outcome is not Outcome.FINISHED and found_nothing:
         return f"{record.outcome.value}: {record.message}"
-    if record.kind not in (Kind.AGENT, Kind.PEER):
-        return ""
     charged = [point for point in record.curve if point.charged]
     if len(charged) > record.trials[-1]:
         return f"{len(charged)} trials spent of {record.trials[-1]}"

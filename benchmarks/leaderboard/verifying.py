@@ -19,6 +19,7 @@ from tirgym.benchmarks.leaderboard.signing import Signer
 from tirgym.benchmarks.leaderboard.verdicts import Session, Standing, Verified, judge_record
 from tirgym.errors import InvalidValueError, UsageError
 from tirgym.harness.hardware import fingerprint
+from tirgym.harness.store import PROTOCOL_VERSION
 from tirgym.harness.target import Target
 from tirgym.harness.whole_file import write_whole
 from tirgym.kernels_suite.registry import load_workload
@@ -85,9 +86,9 @@ def verify_board(
         told = "; ".join(problems[:3]) or "no record"
         raise InvalidValueError("board", f"{folder.path} ({told})", accepted)
     signer = Signer()
-    known, forged = _sessions(folder, signer)
-    problems += forged
     target = records[0].target
+    known, forged = _sessions(folder, signer, target)
+    problems += forged
     require_jobs(jobs, target.num_threads)
     wanted = _jobs(records)
     waiting = list(_waiting(wanted, known, sessions))
@@ -136,10 +137,10 @@ def _missing(folder: BoardFolder, records: Sequence[Record]) -> Iterator[Verifie
 def admitted(records: Sequence[Record], machine: str) -> tuple[list[Record], list[str]]:
     """Records that can stand on one board of `machine`, and a line for each group that cannot.
 
-    A board has one machine, one target (threads included) and one list of trial counts: those that
-    most of its records have.
+    A board has one machine, one target (threads included), one list of trial counts and one time limit:
+    those that most of its records have.
     """
-    here = [(r.target, r.trials) for r in records if r.machine.fingerprint == machine]
+    here = [(r.target, r.trials, r.seconds) for r in records if r.machine.fingerprint == machine]
     usual = Counter(here).most_common(1)[0][0] if here else None
     kept: list[Record] = []
     refused: Counter[str] = Counter()
@@ -152,15 +153,19 @@ def admitted(records: Sequence[Record], machine: str) -> tuple[list[Record], lis
     return kept, [f"{number} left out: {reason}" for reason, number in refused.items()]
 
 
-def _refusal(record: Record, machine: str, usual: tuple[Target, tuple[int, ...]] | None) -> str:
+def _refusal(
+    record: Record, machine: str, usual: tuple[Target, tuple[int, ...], float | None] | None
+) -> str:
     if usual is None or record.machine.fingerprint != machine:
         theirs = f"{record.machine.cpu}, {record.machine.fingerprint}"
         return f"recorded on other hardware ({theirs}; here {machine}); run and verify it there"
-    target, trials = usual
+    target, trials, seconds = usual
     if record.target != target:
         return f"recorded for {record.target}; this board is for {target}"
     if record.trials != trials:
         return f"answers at trials {record.trials}; this board has {trials}"
+    if record.seconds != seconds:
+        return f"searched within {record.seconds} s; the limit of this board is {seconds}"
     return _unknown(record.workload)
 
 
@@ -202,16 +207,16 @@ def _waiting(
 
 
 def _sessions(
-    folder: BoardFolder, signer: Signer
+    folder: BoardFolder, signer: Signer, target: Target
 ) -> tuple[dict[tuple[str, str], list[Session]], list[str]]:
-    """Sessions that this installation measured, on this machine and with the versions that it has
-    now; others are problems.
+    """Sessions that this installation measured for `target`, on this machine and with the versions that
+    it has now; others are problems.
 
     The first line of a session counts. Lines of others are taken out of the file.
     """
 
     good: list[str] = []
-    here = (fingerprint(), versions())
+    here = (fingerprint(), versions(), str(target), PROTOCOL_VERSION)
 
     def parse(text: str) -> Session:
         data = signer.opened(text)
@@ -222,8 +227,8 @@ def _sessions(
             session = Session(**data, speedup_ci=tuple(interval) if interval else None)
         except TypeError as error:
             raise ValueError(str(error)) from None
-        if (session.machine, session.versions) != here:
-            raise ValueError("measured on another machine, or with other versions")
+        if (session.machine, session.versions, session.target, session.protocol) != here:
+            raise ValueError("measured on another machine, for another target or by other versions")
         good.append(text)
         return session
 

@@ -137,3 +137,15 @@ def test_the_peers_own_language_is_a_list_too(instruction: list[Any]) -> None:
         program_of(recipe, load_workload(ADD), TARGET, Kind.PEER)
     with pytest.raises(InvalidValueError, match="transforms of the vocabulary"):
         program_of(recipe, load_workload(ADD), TARGET, Kind.AGENT)
+
+
+def test_a_verdict_does_not_stand_for_another_answer(tmp_path: Path) -> None:
+    """The answer is exchanged after it was verified, or the verdict of a better run is put in."""
+    folder = board(tmp_path)
+    verify_board(folder, 1, measure=measured(lambda recipe, session: 9.0))
+    assert assembled(folder, steps=False)["counts"]["verified"] == 2
+    other = record(answers=tuple(claimed(n, 9.0, "Split(loop=1, factor=2)") for n in (2, 4)))
+    folder.records_path.write_text(other.to_json() + "\n")
+    made = assembled(folder, steps=False)
+    assert (made["counts"]["verified"], made["counts"]["unmeasured"]) == (0, 2)
+    assert "2 verdicts are about other answers" in made["problems"][0]

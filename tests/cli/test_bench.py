@@ -143,12 +143,15 @@ def test_bad_usage_is_one_line_and_writes_nothing(name: str, cli: Cli, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_list_of_trial_counts_is_refused(cli: Cli, tmp_path: Path) -> None:
+def test_other_conditions_than_those_of_the_folder_are_refused(cli: Cli, tmp_path: Path) -> None:
     command = ("bench", "run", "--agents", "noop", "--workload", ADD, "--out", tmp_path / "b")
     assert cli(*command, "--trials", "2,4").code == 0
     other = cli(*command, "--trials", "8")
     assert other.code == 2
     assert "2,4, as in the folder" in other.err
+    limited = cli(*command, "--trials", "2,4", "--seconds", "60")
+    assert limited.code == 2
+    assert "none, as in the folder" in limited.err
 
 
 def test_a_submission_is_reported_row_by_row(cli: Cli, tmp_path: Path) -> None:

@@ -125,7 +125,8 @@ def run_command(
         entrant(label)
     target = chosen_target(backend, arch, threads)
     folder = BoardFolder(out)
-    plan = Plan(tuple(dict.fromkeys(labels)), uris, counts, tuple(range(seeds)))
+    rows, runs = tuple(dict.fromkeys(labels)), tuple(range(seeds))
+    plan = Plan(rows, uris, counts, runs, str(target), seconds)
     require_jobs(jobs, target.num_threads)
     given = Conditions(target, counts, seconds, jobs=jobs)
     with folder.writing(), progress_bar("bench run") as advance:
@@ -300,14 +301,25 @@ def compare_boards_command(
         return
     print_table(
         f"verified speedup, second run / first; agreement: within {within:g} %",
-        ("", ">trials", "agent", ">agree", ">of", ">geomean", "furthest apart", ">ratio"),
+        (
+            "",
+            ">trials",
+            "agent",
+            ">agree",
+            ">of",
+            ">left out",
+            ">geomean",
+            "furthest apart",
+            ">ratio",
+        ),
         [
             (
                 name,
                 found.trials,
                 found.agent,
                 found.within(share),
-                len(found.ratios),
+                found.workloads,
+                found.left_out or "",
                 f"{found.overall:.3f}",
                 short_workload(found.worst[0]),
                 f"{found.worst[1]:.3f}",

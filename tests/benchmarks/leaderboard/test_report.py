@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from boards import ADD, SUM, claimed, measured, point, record
+from boards import ADD, claimed, measured, point, record
 
 from tirgym.benchmarks.leaderboard.assembly import assembled
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line
@@ -30,6 +30,8 @@ from tirgym.benchmarks.leaderboard.verifying import verify_board
 from tirgym.errors import InvalidValueError
 
 STEP, OTHER, BAD = "Split(loop=0, factor=2)", "Split(loop=1, factor=2)", "Split(loop=1, factor=4)"
+BLUR = "tirgym://core-v0/blur?m=8&n=16&dtype=float32"
+"""NumPy has no call for it."""
 WORTH = {STEP: 4.0, OTHER: 0.5, BAD: None}
 
 
@@ -57,15 +59,15 @@ def small_board(path: Path) -> BoardFolder:
     for seed in (0, 1):
         rows += [
             run("beam", ADD, seed, STEP, curve=(point(0), point(1, 2.0), point(3, 4.0))),
-            run("beam", SUM, seed, OTHER if seed else STEP),
+            run("beam", BLUR, seed, OTHER if seed else STEP),
             run("mcts", ADD, seed, BAD if seed else OTHER),
             run("greedy", ADD, seed, STEP, saw=Saw(SawWhat.MODEL, ("elementwise",), "old.model")),
-            run("greedy", SUM, seed, STEP, saw=Saw(SawWhat.MODEL, ("elementwise",), "old.model")),
+            run("greedy", BLUR, seed, STEP, saw=Saw(SawWhat.MODEL, ("elementwise",), "old.model")),
         ]
-        rows += [reference("a/a", uri, seed, control) for uri in (ADD, SUM)]
-        rows += [reference("default", uri, seed, default) for uri in (ADD, SUM)]
+        rows += [reference("a/a", uri, seed, control) for uri in (ADD, BLUR)]
+        rows += [reference("default", uri, seed, default) for uri in (ADD, BLUR)]
         rows.append(reference("vendor-numpy", ADD, seed, library))
-        nothing = replace(reference("vendor-numpy", SUM, seed, library), answers=())
+        nothing = replace(reference("vendor-numpy", BLUR, seed, library), answers=())
         rows.append(replace(nothing, outcome=Outcome.NOT_APPLICABLE))
     for row in rows:
         append_line(folder.records_path, row.to_json())
@@ -90,7 +92,7 @@ def test_it_is_strict_json(board: dict[str, Any]) -> None:
 
 def test_geomeans_by_hand(board: dict[str, Any]) -> None:
     beam = ranks(board, "beam")
-    # 4, 4 on add; 4 and 0.5 (counts 1) on row_sum
+    # 4, 4 on add; 4 and 0.5 (counts 1) on blur
     assert beam["geomean"]["value"] == pytest.approx((4 * 4 * 4 * 1) ** 0.25)
     assert beam["geomean_unclipped"]["value"] == pytest.approx((4 * 4 * 4 * 0.5) ** 0.25)
     assert beam["median"]["value"] == pytest.approx((4 + 2.5) / 2)
@@ -100,7 +102,7 @@ def test_geomeans_by_hand(board: dict[str, Any]) -> None:
 
 def test_failures_and_rows_that_are_not_there_count_half(board: dict[str, Any]) -> None:
     mcts = ranks(board, "mcts")
-    # add: 0.5 (counts 1), failed (0.5); row_sum: never run, twice
+    # add: 0.5 (counts 1), failed (0.5); blur: never run, twice
     assert mcts["geomean"]["value"] == pytest.approx((1 * 0.5 * 0.5 * 0.5) ** 0.25)
     assert (mcts["verified"], mcts["failed"], mcts["missing"]) == (1, 1, 2)
     assert mcts["fast_p"]["0"] == 0.25
@@ -116,11 +118,29 @@ def test_references_that_do_not_apply_keep_the_unscheduled_program(board: dict[s
     against = ranks(board, "beam")["against"]
     vendor = against["vendor-numpy"]
     assert (vendor["geomean"], vendor["workloads"]) == (pytest.approx(2.0), 1)
-    # add: 4 in both seeds; row_sum: 4 and 0.5, which counts 1
+    assert ranks(board, "vendor-numpy")["fast_p"]["0"] == 0.5  # what does not apply is not verified
+    # add: 4 in both seeds; blur: 4 and 0.5, which counts 1
     assert against["default"]["geomean"] == pytest.approx(64**0.25)
     assert against["default"]["low"] < 64**0.25 < against["default"]["high"]
     assert against["naive"]["workloads"] == against["default"]["workloads"] == 2
     assert against["metaschedule"] is None
+
+
+def test_two_references_agree_about_each_other(board: dict[str, Any]) -> None:
+    """Over the workloads that both have, and what is slower than the unscheduled program stays so."""
+    one = ranks(board, "vendor-numpy")["against"]["default"]
+    other = ranks(board, "default")["against"]["vendor-numpy"]
+    assert one["workloads"] == other["workloads"] == 1
+    assert one["geomean"] == pytest.approx(2.0)
+    assert one["geomean"] * other["geomean"] == pytest.approx(1.0)
+
+
+def test_seeds_with_the_same_answers_have_no_interval(board: dict[str, Any]) -> None:
+    """They are measured once for all: nothing varies from seed to seed."""
+    default, beam = ranks(board, "default"), ranks(board, "beam")
+    assert default["geomean"]["low"] is default["against"]["vendor-numpy"]["low"] is None
+    assert beam["geomean"]["low"] is not None
+    assert beam["against"]["default"]["low"] is not None
 
 
 def test_agents_that_saw_the_family_stand_in_their_own_table(board: dict[str, Any]) -> None:
@@ -148,9 +168,9 @@ def test_cells_say_what_became_of_each_answer(board: dict[str, Any]) -> None:
     cells = [c for c in board["cells"] if (c["agent"], c["trials"]) == ("mcts", 4)]
     assert [(c["workload"], c["seed"], c["standing"], c["score"]) for c in cells] == [
         (ADD, 0, "verified", 1.0),
-        (SUM, 0, "missing", 0.5),
+        (BLUR, 0, "missing", 0.5),
         (ADD, 1, "failed", 0.5),
-        (SUM, 1, "missing", 0.5),
+        (BLUR, 1, "missing", 0.5),
     ]
     assert cells[0]["transforms"] == [OTHER]
     assert cells[0]["sessions"] == [0.5] * 3
@@ -160,7 +180,7 @@ def test_cells_say_what_became_of_each_answer(board: dict[str, Any]) -> None:
 def test_what_is_marked_stands_on_the_page_with_its_reason(board: dict[str, Any]) -> None:
     lines = [line for line in markdown(board).splitlines() if line.startswith("| mcts | add |")]
     assert any("| failed | wrong_result" in line for line in lines)
-    assert "| mcts | row_sum | 1 | 4 | missing | there is no record |" in markdown(board)
+    assert "| mcts | blur | 1 | 4 | missing | there is no record |" in markdown(board)
 
 
 def test_curves_are_what_the_search_saw(board: dict[str, Any]) -> None:
@@ -168,7 +188,7 @@ def test_curves_are_what_the_search_saw(board: dict[str, Any]) -> None:
     assert board["curves"]["workloads"][ADD]["beam"] == pytest.approx([2.0, 2.0, 4.0])
     assert board["curves"]["agents"]["default"] is None
     reached = board["trials_to"]["agents"]["beam"]
-    # the best verified is 4 on both; row_sum's curve ends at 2
+    # the best verified is 4 on both; blur's curve ends at 2
     assert reached["0.5"] == {"median": 1, "share": [1.0, 1.0, 1.0]}
     assert reached["0.9"] == {"median": None, "share": [0.0, 0.0, 0.5]}
 

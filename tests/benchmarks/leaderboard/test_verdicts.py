@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from boards import claimed, point, record, session
+from boards import ADD, claimed, point, record, session
 
 from tirgym.benchmarks.leaderboard.record import Answer, Kind, Outcome, Recipe, RecipeKind
 from tirgym.benchmarks.leaderboard.verdicts import Standing, Verified, judge, judge_record
+from tirgym.kernels_suite.registry import load_workload
 
 STEP = "Split(loop=0, factor=2)"
 
@@ -87,8 +88,12 @@ def test_answers_that_the_run_did_not_measure_in_time_fail() -> None:
 
 
 def test_a_reference_without_an_answer_is_not_applicable_and_an_agent_fails() -> None:
-    nothing = record("vendor-numpy", answers=(), curve=(), outcome=Outcome.NOT_APPLICABLE)
+    fields: dict[str, Any] = {"answers": (), "curve": (), "outcome": Outcome.NOT_APPLICABLE}
+    nothing = record("vendor-numpy", load_workload("blur").uri, **fields)
     assert {v.standing for v in judge_record(nothing, {}, 3)} == {Standing.NOT_APPLICABLE}
+    for agent in ("beam", "metaschedule", "boards:Idle", "noop", "default", "a/a", "vendor-numpy"):
+        silent = record(agent, ADD, **fields)  # each has an answer there
+        assert {v.standing for v in judge_record(silent, {}, 3)} == {Standing.FAILED}, agent
     empty = record(answers=())
     assert {v.standing for v in judge_record(empty, {}, 3)} == {Standing.FAILED}
 
@@ -100,7 +105,6 @@ def test_a_reference_without_an_answer_is_not_applicable_and_an_agent_fails() ->
         ("beam", Recipe(RecipeKind.DEFAULT)),
         ("beam", Recipe(RecipeKind.SCHEDULE, schedule="[[], []]")),
         ("metaschedule", Recipe(RecipeKind.LIBRARY, vendor="numpy")),
-        ("a/a", Recipe(RecipeKind.TRANSFORMS)),
     ],
 )
 def test_rows_answer_in_their_own_language(agent: str, recipe: Recipe) -> None:
@@ -108,6 +112,24 @@ def test_rows_answer_in_their_own_language(agent: str, recipe: Recipe) -> None:
     found = judge(made, 2, made.answers[0], [session()], 1)
     assert found.standing is Standing.FAILED
     assert "cannot answer with" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("agent", "recipe"),
+    [
+        ("a/a", Recipe(RecipeKind.TRANSFORMS)),
+        ("noop", Recipe(RecipeKind.TRANSFORMS, ("Split(loop=0, factor=2)",))),
+        ("default", Recipe(RecipeKind.TRANSFORMS)),
+        ("vendor-torch", Recipe(RecipeKind.TRANSFORMS)),
+        ("vendor-torch", Recipe(RecipeKind.LIBRARY, vendor="numpy")),
+    ],
+)
+def test_a_reference_has_one_answer(agent: str, recipe: Recipe) -> None:
+    made = record(agent, answers=(Answer(2, recipe),), curve=())
+    measured = session(1.0, recipe=recipe.digest)
+    found = judge(made, 2, made.answers[0], [measured], 1)
+    assert (found.standing, found.speedup) == (Standing.FAILED, None)
+    assert "another answer" in found.reason
 
 
 def test_a_row_cannot_call_itself_a_reference() -> None:

@@ -25,6 +25,7 @@ from tirgym.harness.backend import backend
 from tirgym.harness.calibration import estimated_peaks
 from tirgym.harness.local_evaluator import GateCheck
 from tirgym.harness.status import Status
+from tirgym.harness.store import PROTOCOL_VERSION
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.registry import load_workload
 
@@ -86,8 +87,16 @@ def test_more_sessions_add_to_those_that_are_there(tmp_path: Path) -> None:
     assert [number for _, number, _ in measure.calls] == [1, 2]
 
 
-@pytest.mark.parametrize("change", [{"machine": "feed"}, {"versions": {"apache-tvm": "0.28"}}])
-def test_sessions_of_another_machine_or_compiler_are_measured_again(
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"machine": "feed"},
+        {"versions": {"apache-tvm": "0.28"}},
+        {"target": str(replace(TARGET, num_threads=4))},
+        {"protocol": PROTOCOL_VERSION - 1},
+    ],
+)
+def test_sessions_under_other_conditions_are_measured_again(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
     folder = board(tmp_path, record())
@@ -96,7 +105,7 @@ def test_sessions_of_another_machine_or_compiler_are_measured_again(
     append_line(folder.sessions_path, line)
     found = verify_board(folder, 1, measure=measured())
     assert {v.speedup for v in found.verified} == {2.0}
-    assert "another machine, or with other versions; measured again" in found.problems[0]
+    assert "another machine, for another target or by other versions; me" in found.problems[0]
     assert verify_board(folder, 1, measure=Counting(0)).sound
 
 
@@ -105,11 +114,18 @@ def test_records_that_do_not_belong_are_left_out_with_one_line_each(tmp_path: Pa
     threads = record(seed=2, target=replace(TARGET, num_threads=2))
     later = record(uri="tirgym://core-v9/add?m=8&n=16&dtype=float32")
     counts = record(seed=3, trials=(2, 8))
-    folder = board(tmp_path, record(), elsewhere, threads, later, counts)
+    hurried = record(seed=4, seconds=60.0)
+    folder = board(tmp_path, record(), elsewhere, threads, later, counts, hurried)
     found = verify_board(folder, 1, measure=measured())
     good = [v for v in found.verified if v.standing is Standing.VERIFIED]
     assert {v.seed for v in good} == {0}
-    for words in ("other hardware (Another CPU", "2 threads", "core-v9", "trials (2, 8)"):
+    for words in (
+        "other hardware (Another CPU",
+        "2 threads",
+        "core-v9",
+        "trials (2, 8)",
+        "within 60.0 s",
+    ):
         assert sum(words in problem for problem in found.problems) == 1, found.problems
     assert not found.sound
 
