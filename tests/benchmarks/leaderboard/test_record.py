@@ -87,12 +87,12 @@ def test_plans_grow_and_keep_their_trial_counts(tmp_path: Path) -> None:
     assert folder.plan() == plan
     with pytest.raises(InvalidValueError, match="16,64, as in the folder"):
         plan.merged(Plan((), (), (8,), ()))
-    with pytest.raises(InvalidValueError, match="--seconds.*none, as in the folder"):
+    with pytest.raises(InvalidValueError, match=r"--seconds.*none, as in the folder"):
         plan.merged(Plan((), (), (16, 64), (), seconds=60.0))
     threads = replace(plan, target="llvm/skylake/4 threads")
     assert plan.merged(threads).target == threads.target  # a plan of before there was one
     assert threads.merged(plan).target == threads.target
-    with pytest.raises(InvalidValueError, match="target.*4 threads, as in the folder"):
+    with pytest.raises(InvalidValueError, match=r"target.*4 threads, as in the folder"):
         threads.merged(replace(plan, target="llvm/skylake/1 thread"))
     folder.save_plan(threads)
     assert folder.plan() == threads
