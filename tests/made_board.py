@@ -10,7 +10,7 @@ from typing import Any
 from fakes import passed
 
 from tirgym.benchmarks.leaderboard.board import Board
-from tirgym.benchmarks.leaderboard.entrants import CONTROL
+from tirgym.benchmarks.leaderboard.entrants import CONTROL, reference_of
 from tirgym.benchmarks.leaderboard.folder import Plan
 from tirgym.benchmarks.leaderboard.record import (
     Answer,
@@ -40,7 +40,7 @@ __all__ = ["ATTACK", "KERNELS", "made_board", "made_record"]
 
 ATTACK = "<script>document.title='owned'</script><img src=x onerror=alert(1)>.module:Agent"
 """Name of an agent of a third party."""
-KERNELS = ("matmul", "softmax", "conv2d", "row_sum", "transpose")
+KERNELS = ("matmul", "softmax", "conv2d", "row_sum", "blur")
 TARGET = Target("llvm", "skylake-avx512", 1)
 MACHINE = Machine("0123456789abcdef", "Made-up processor at 3.00 GHz", 2)
 MADE = "2026-01-01T00:00:00+00:00"
@@ -69,7 +69,7 @@ def made_board(
     """The JSON of a board with searches, a peer, references and a control, some of which fail.
 
     One run is missing, one is not measured, one fails the gate, one claims too much, the vendor's
-    library has no transpose. Every step of the winning traces is measured.
+    libraries have no blur. Every step of the winning traces is measured.
     """
     uris = tuple(load_workload(kernel).uri for kernel in kernels)
     plan = Plan(agents, uris, TRIALS, seeds)
@@ -92,10 +92,10 @@ def made_record(agent: str, uri: str, seed: int) -> Record:
     rng = random.Random(f"{agent}/{uri}/{seed}")
     kind = _kind(agent)
     kernel = load_workload(uri).kernel.name
-    if agent.startswith("vendor") and kernel == "transpose":
-        return _record(agent, kind, uri, seed, (), (), Outcome.NOT_APPLICABLE, "has no transpose")
     if kind in (Kind.REFERENCE, Kind.CONTROL):
-        recipe = Recipe(_RECIPES.get(agent, RecipeKind.LIBRARY), vendor=agent)
+        recipe = reference_of(agent, load_workload(uri))
+        if recipe is None:
+            return _record(agent, kind, uri, seed, (), (), Outcome.NOT_APPLICABLE, "has none")
         answers = tuple(Answer(trials, recipe, code_key=f"code-{agent}") for trials in TRIALS)
         return _record(agent, kind, uri, seed, answers)
     best, curve = 1.0, [Point(0, False, "passed", 1.0, 1.0, 0.1, "code-0")]
@@ -111,13 +111,6 @@ def made_record(agent: str, uri: str, seed: int) -> Record:
         curve.append(Point(trial, True, status, number, best, 0.3 * trial, code, 4))
     answers = tuple(_answer(agent, kind, kernel, seed, trials, curve) for trials in TRIALS)
     return _record(agent, kind, uri, seed, answers, tuple(curve))
-
-
-_RECIPES = {
-    "noop": RecipeKind.TRANSFORMS,
-    "default": RecipeKind.DEFAULT,
-    CONTROL: RecipeKind.CONTROL,
-}
 
 
 def _kind(agent: str) -> Kind:
