@@ -77,6 +77,8 @@ class Board:
     shipped: Sequence[Shipped] = ()
     foreign: int = 0
     """verdicts that this installation did not make"""
+    beside: int = 0
+    """other processes of the verification at the same time, at most"""
 
     @cached_property
     def _verdicts(self) -> Mapping[tuple[str, str, int, int], Verified]:

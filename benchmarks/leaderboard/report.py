@@ -85,7 +85,7 @@ from tirgym.benchmarks.leaderboard.board import Board
 from tirgym.benchmarks.leaderboard.curves import curves_of, trials_to
 from tirgym.benchmarks.leaderboard.folder import plain
 from tirgym.benchmarks.leaderboard.ranking import ranking
-from tirgym.benchmarks.leaderboard.record import Kind, Record, Saw, SawWhat
+from tirgym.benchmarks.leaderboard.record import Kind, Saw, SawWhat
 from tirgym.benchmarks.leaderboard.shipped import Shipped
 from tirgym.benchmarks.leaderboard.statistics import (
     fast_p,
@@ -135,7 +135,7 @@ def board_of(board: Board, winners: Sequence[dict[str, Any]] = ()) -> dict[str, 
             "machine": asdict(records[0].machine) if records else {},
             "target": asdict(records[0].target) if records else {},
             "versions": records[0].versions if records else {},
-            "protocol": [*PROTOCOL, *_crowd(records)],
+            "protocol": [*PROTOCOL, *_crowd(board)],
             "trials": list(plan.trials),
             "seeds": list(plan.seeds),
             "sessions": board.sessions,
@@ -159,11 +159,13 @@ def board_of(board: Board, winners: Sequence[dict[str, Any]] = ()) -> dict[str, 
     )
 
 
-def _crowd(records: Sequence[Record]) -> Iterator[str]:
-    """How many searches shared the machine, if several did."""
-    most = max((record.used.beside for record in records), default=0)
+def _crowd(board: Board) -> Iterator[str]:
+    """What shared the machine, if anything did."""
+    most = max((record.used.beside for record in board.records), default=0)
     if most:
         yield f"Up to {most + 1} searches ran at once: wall seconds are longer than for one alone."
+    if board.beside:
+        yield f"Up to {board.beside + 1} processes verified at once, on cores of their own."
 
 
 def _agent(board: Board, name: str, workloads: Sequence[Workload]) -> dict[str, Any]:

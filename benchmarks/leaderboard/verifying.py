@@ -7,7 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line, read_lines
@@ -97,7 +97,7 @@ def verify_board(
     began, fresh = time.monotonic(), 0
     with closing(side_by_side(_Chunk(measure, target), waiting, jobs)) as results:
         for (uri, session, chunk), measured in results:
-            for found in measured:
+            for found in (replace(session, beside=jobs - 1) for session in measured):
                 line = signer.signed({"format": SESSION_FORMAT, **asdict(found)})
                 append_line(folder.sessions_path, line)
                 known[found.workload, found.recipe].append(found)
@@ -106,7 +106,8 @@ def verify_board(
             on_step(Step(uri, session, done + fresh, total, left_s))
     verified = [v for record in records for v in judge_record(record, known, sessions)]
     verified += _missing(folder, records)
-    head = {"format": VERIFIED_FORMAT, "wanted": sessions}
+    most = max((s.beside for each in known.values() for s in each), default=0)
+    head = {"format": VERIFIED_FORMAT, "wanted": sessions, "beside": most}
     lines = [signer.signed({**head, **asdict(v)}) for v in verified]
     write_whole(folder.verified_path, "".join(line + "\n" for line in lines))
     return Summary(tuple(verified), tuple(problems))
@@ -263,16 +264,18 @@ class Verdicts:
     """that they were asked for"""
     foreign: int
     """verdicts that this installation did not make, or that were changed since"""
+    beside: int
+    """other processes at the same time, at most"""
     problems: tuple[str, ...]
 
 
 def read_verified(folder: BoardFolder) -> Verdicts:
     """The verdicts of a board, made here or elsewhere."""
     wanted: Counter[int] = Counter()
-    signer, foreign = Signer(), 0
+    signer, foreign, beside = Signer(), 0, 0
 
     def parse(text: str) -> Verified:
-        nonlocal foreign
+        nonlocal foreign, beside
         try:
             data = signer.opened(text)
         except ValueError:
@@ -282,6 +285,7 @@ def read_verified(folder: BoardFolder) -> Verdicts:
         if data.pop("format", None) != VERIFIED_FORMAT:
             raise ValueError(f"its format is not {VERIFIED_FORMAT!r}")
         wanted[int(data.pop("wanted"))] += 1
+        beside = max(beside, int(data.pop("beside", 0)))
         data["standing"] = Standing(data["standing"])
         data["sessions"] = tuple(map(float, data["sessions"]))
         return Verified(**data)
@@ -294,4 +298,5 @@ def read_verified(folder: BoardFolder) -> Verdicts:
 
     found, problems = read_lines(folder.verified_path, checked)
     sessions = wanted.most_common(1)[0][0] if wanted else 0
-    return Verdicts(tuple(v for _, v in found), sessions, foreign, tuple(problems))
+    verified = tuple(verdict for _, verdict in found)
+    return Verdicts(verified, sessions, foreign, beside, tuple(problems))

@@ -61,6 +61,7 @@ def test_two_jobs_make_the_same_board(cli: Cli, tmp_path: Path) -> None:
     assert one == two
     report = cli("bench", "report", outs[1], "--no-steps")
     assert "Up to 2 searches ran at once" in report.out
+    assert "Up to 2 processes verified at once" in report.out
     assert "at once" not in cli("bench", "report", outs[0], "--no-steps").out
 
 

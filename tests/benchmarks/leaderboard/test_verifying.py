@@ -76,7 +76,7 @@ def test_a_killed_verification_goes_on(tmp_path: Path) -> None:
     assert {v.speedup for v in found.verified} == {2.0}
     again = verify_board(folder, 2, measure=Counting(0))
     assert again.sound
-    assert read_verified(folder) == Verdicts(again.verified, 2, 0, ())
+    assert read_verified(folder) == Verdicts(again.verified, 2, 0, 0, ())
 
 
 def test_more_sessions_add_to_those_that_are_there(tmp_path: Path) -> None:
