@@ -165,7 +165,7 @@ def _crowd(board: Board) -> Iterator[str]:
     if most:
         yield f"Up to {most + 1} searches ran at once: wall seconds are longer than for one alone."
     if board.beside:
-        yield f"Up to {board.beside + 1} processes verified at once, on cores of their own."
+        yield f"Up to {board.beside + 1} processes verified at once; timings took turns."
 
 
 def _agent(board: Board, name: str, workloads: Sequence[Workload]) -> dict[str, Any]:
