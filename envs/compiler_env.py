@@ -205,7 +205,7 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
             episode.view = act.look()
         episode.steps += 1
         episode.over = terminated or truncated
-        episode.best_speedup = max(episode.best_speedup, episode.reward.speedup)
+        episode.keep_best(evaluation)
         episode.last = _last_step(act.text, transition, status, refusal, evaluation, reward)
         return self._observe(), reward, terminated, truncated, self._info()
 
@@ -271,7 +271,7 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         transition = Transition(program, program, None, final=True, evaluation=evaluation)
         reward = episode.reward.step(transition)
         episode.over = True
-        episode.best_speedup = max(episode.best_speedup, episode.reward.speedup)
+        episode.keep_best(evaluation)
         if evaluation is not None:
             status, message = evaluation.status.value, evaluation.message
             episode.last = replace(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tirgym.harness.evaluation import Evaluation, Level
 from tirgym.harness.program import Program
+from tirgym.harness.status import FATAL
 from tirgym.rewards.reward import Reward
 from tirgym.spaces.graph import IRGraph
 
@@ -58,6 +59,7 @@ class Episode:
     began_s: float = 0.0
     """monotonic clock at the reset"""
     best_speedup: float = 1.0
+    """most that the reward has paid for a program; 1 after a fatal verdict"""
     code_keys: frozenset[str] = frozenset()
     """machine code that the episode has had evaluated; their number is the trials"""
     final: Evaluation | None = None
@@ -65,6 +67,11 @@ class Episode:
     replayed_from: str = ""
     """machine whose stored verdicts the episode has had, "" as long as there was none"""
     last: LastStep = field(default_factory=LastStep)
+
+    def keep_best(self, evaluation: Evaluation | None) -> None:
+        """After a step with that verdict."""
+        fatal = evaluation is not None and evaluation.status in FATAL
+        self.best_speedup = 1.0 if fatal else max(self.best_speedup, self.reward.speedup)
 
     @property
     def program(self) -> Program:
@@ -88,7 +95,8 @@ def make_info(episode: Episode, overflow: int) -> dict[str, Any]:
 
     `action_mask` (n,) int8 is a new array. `ir_key` is that of the final program, "" before the
     episode is over, since hashing would take a twentieth of each step. `speedup` is over the
-    unscheduled program, as far as the reward has paid it (predicted, with a static reward);
+    unscheduled program, as far as the reward has paid it (predicted, with a static reward), and 1 after
+    a fatal verdict;
     `verified` is 1 once the final program passed every regime; `replayed_from` is the fingerprint of
     the machine whose stored numbers the episode was paid by, "" if none was replayed; `trials` counts different machine
     code; `overflow` counts the nodes and edges that the observation has no room for.

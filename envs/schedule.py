@@ -49,7 +49,8 @@ class ScheduleEnv(CompilerEnv):
     `info["replayed_from"]` labels replayed numbers, traces call them "replayed". "measured" also takes stored measurements, and makes the missing ones. Or any object with the protocol `Reward`.
 
     ## Episodes
-    `terminated` on STOP or on a fatal verdict, which makes the return exactly -penalty;
+    `terminated` on STOP or on a fatal verdict, which makes the return -penalty (lower
+    if more was lost before);
     `truncated` after `max_steps` steps or `time_limit_s` seconds. The final program of a measured
     episode is evaluated in full (every input regime); `trace()` then carries its verified speedup.
 

@@ -46,7 +46,7 @@ class TritonEnv(ScheduleEnv):
     ## Rewards
     "static": log of the predicted speedup over the default configuration with the stock pipeline, for
     programs whose TTGIR the executor finds right ("semantic_only" at best). A wrong program ends the
-    episode with a return of exactly -penalty. What the executor does not cover ("incomplete") pays
+    episode with a return of -penalty. What the executor does not cover ("incomplete") pays
     nothing. What does not compile ("compile_error", with the compiler's words in `info["message"]`), or
     compiles and fits no compute unit ("illegal"), changes nothing and costs `illegal_penalty`; so does
     a compiler that crashes, or takes longer than `compile_limit_s`. Or any object with the protocol

@@ -33,7 +33,9 @@ def log_speedup(evaluation: Evaluation) -> float | None:
 class LogSpeedup(EpisodeReward):
     """Pays the log of the speedup against the last program that paid.
 
-    The return of an episode without rejected actions is the log of its total speedup. Differences
+    The return of an episode without rejected actions is the log of the speedup of the last program
+    that got a number: the final one, unless that was too noisy to time (`info["verified"]` is 0 then).
+    Differences
     of at most `noise_floor` (in log units; half the measurement's own 95 % interval where that is
     wider) pay 0 and leave the reference alone, so that noise can neither be collected nor drift.
     Machine code that was paid before in the episode counts with the number it had then.

@@ -63,7 +63,8 @@ class Reward(Protocol):
 
     @property
     def speedup(self) -> float:
-        """Speedup over the unscheduled program that has been paid so far, 1 at the start."""
+        """Speedup over the unscheduled program that has been paid so far, 1 at the start and after a
+        fatal verdict."""
 
     @property
     def total(self) -> float:
@@ -86,9 +87,10 @@ def require_penalty(name: str, value: float) -> float:
 class EpisodeReward:
     """What all rewards share: penalties, and the log speedup that has been paid so far.
 
-    A rejected action costs `illegal_penalty`. A fatal verdict makes the return of the episode
-    exactly `-penalty`. Everything else pays the change of `_level`, the log of the speedup over
-    the unscheduled program, so that returns telescope.
+    A rejected action costs `illegal_penalty`. A fatal verdict takes back what was gained and costs
+    `penalty`: the return of the episode is `-penalty`, and lower by what was lost before, so that no
+    state is bad enough for a wrong program to pay. Everything else pays the change of `_level`, the
+    log of the speedup over the unscheduled program, so that returns telescope.
     """
 
     needs = Needs.NOTHING
@@ -101,7 +103,7 @@ class EpisodeReward:
 
     @property
     def speedup(self) -> float:
-        """Speedup that has been paid so far."""
+        """Speedup that has been paid so far; 1 after a fatal verdict."""
         return math.exp(self._level)
 
     @property
@@ -117,7 +119,8 @@ class EpisodeReward:
         """The reward of one step."""
         evaluation = transition.evaluation
         if evaluation is not None and evaluation.status in FATAL:
-            reward = -self.penalty - self._total
+            reward = min(0.0, self._total) - self.penalty - self._total
+            self._level = 0.0
         else:
             reward = -self.illegal_penalty if transition.rejected else 0.0
             level = self._next_level(transition)

@@ -1,4 +1,4 @@
-"""Rewards telescope, cannot be farmed, and end at exactly -penalty after a fatal verdict."""
+"""Rewards telescope, cannot be farmed, and lose what they gained after a fatal verdict."""
 
 from __future__ import annotations
 
@@ -87,14 +87,16 @@ def test_the_return_is_the_paid_log_speedup_less_the_penalties_exactly(
 
 
 @given(moves, st.sampled_from(sorted(FATAL)), st.floats(0, 50), st.booleans())
-def test_a_fatal_verdict_makes_the_return_exactly_minus_the_penalty(
+def test_a_fatal_verdict_takes_what_was_gained_and_costs_the_penalty(
     played: list[Transition], status: Status, penalty: float, rejected: bool
 ) -> None:
+    """Never does a wrong program pay: not even where more than the penalty was lost before."""
     reward = LogSpeedup(penalty=penalty)
-    total = 0.0
-    for one in play(reward, [*played, move(verdict(status), rejected=rejected, final=True)]):
-        total += one
-    assert total == reward.total == -reward.penalty
+    *rewards, last = play(reward, [*played, move(verdict(status), rejected=rejected, final=True)])
+    before = sum(rewards)
+    assert before + last == reward.total == min(0.0, before) - reward.penalty
+    assert last <= -reward.penalty
+    assert reward.speedup == 1.0
     assert abs(reward.penalty - penalty) <= 2**-30
 
 
