@@ -63,13 +63,14 @@ def _variant(library: TunedLibrary, workload: Workload) -> str:
 
 def _judge(path: str, uris: Sequence[str], target: Target) -> list[tuple[Status, str]]:
     from tirgym.harness.vendor import gate_call
+    from tirgym.harness.worker_device import BoundCall
     from tirgym.kernels_suite.registry import load_workload
 
     library = TunedLibrary(path)
     inputs = len(library.inputs)
 
-    def bind(arrays: tuple[Any, ...]) -> Any:
-        return lambda: library(*arrays[:inputs], out=arrays[inputs:])
+    def bind(arrays: tuple[Any, ...]) -> BoundCall:
+        return BoundCall(lambda: library(*arrays[:inputs], out=arrays[inputs:]))
 
     outcomes = [gate_call(load_workload(uri), target, bind).outcome for uri in uris]
     return [(outcome.status, outcome.report.failure) for outcome in outcomes]

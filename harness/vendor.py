@@ -9,7 +9,7 @@ is timed interleaved with it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,8 +25,8 @@ from tirgym.kernels_suite.kernel import Regime, Workload
 
 if TYPE_CHECKING:  # they are loaded where something is measured
     from tirgym.harness.gate import GateOutcome, InputSet
-    from tirgym.harness.timing import Call
     from tirgym.harness.workbench import Workbench
+    from tirgym.harness.worker_device import Bind, VendorCall
 
 __all__ = [
     "LIBRARIES",
@@ -164,7 +164,7 @@ def measure_here(
     bench, gate = made.bench, gated.outcome
     if gate.status is not Status.PASSED:
         return VendorResult(name, gate.status, gate.report.failure)
-    bench.run(gated.function, timed, Poison.NAN)
+    bench.run(gated.call, timed, Poison.NAN)
     base, base_s = made.naive, made.naive_s
     if against is not None:
         base = Call(made.build(against).load(), made.baseline.arguments())
@@ -172,9 +172,10 @@ def measure_here(
     estimates = (gate.seconds, base_s)
     with FileLock(made.rules.lock_path):
         for _ in range(ATTEMPTS):
-            paired = interleave(gated.call, base, estimates, FULL_PLAN, made.timer)
+            paired = interleave(gated.call.timed, base, estimates, FULL_PLAN, made.timer)
             if not paired.noisy:
                 break
+    gated.call.keep()
     bench.fetch()
     failure, _, _ = check(bench, timed)
     if failure:
@@ -191,21 +192,15 @@ class GatedCall:
 
     workbench: Workbench
     outcome: GateOutcome
-    call: Call
-    """to be timed"""
+    call: VendorCall
     timed: InputSet
     """of the regime NORMAL"""
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The call as the gate runs it, which brings its arguments itself."""
-        return lambda *_: self.call.function(*self.call.arguments)
 
 
 def gate_call(
     workload: Workload,
     target: Target,
-    bind: Callable[[tuple[Any, ...]], Callable[[], Any]],
+    bind: Bind,
     regimes: Sequence[Regime] = tuple(Regime),
 ) -> GatedCall:
     """Judge, in this process, what `bind` makes of the guarded arrays: inputs, then outputs. They lie
@@ -220,7 +215,7 @@ def gate_call(
     sets = [made.draw(regime, "call") for regime in regimes]
     timed = next(given for given in sets if given.regime is Regime.NORMAL)
     call = made.device.vendor_call((*made.bench.inputs, *made.bench.outputs), bind)
-    judged = run_gate(made.bench, lambda *_: call.function(*call.arguments), sets)
+    judged = run_gate(made.bench, call, sets)
     return GatedCall(made, judged, call, timed)
 
 

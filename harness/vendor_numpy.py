@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tirgym.harness.worker_device import BoundCall
 from tirgym.kernels_suite.families.polybench import ALPHA, BETA
 from tirgym.kernels_suite.kernel import Array
 
@@ -108,14 +109,14 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
 """Kernel name → f(*inputs, *outputs)."""
 
 
-def bind(kernel: str, arrays: tuple[Array, ...], num_threads: int) -> Callable[[], Any]:
-    """A call without arguments that computes `kernel` on `arrays`, its inputs and then outputs.
+def bind(kernel: str, arrays: tuple[Array, ...], num_threads: int) -> BoundCall:
+    """A call that computes `kernel` on `arrays`, its inputs and then outputs.
 
     BLAS takes its threads from the environment, so `num_threads` must be set there already.
     """
     del num_threads
     function = NUMPY[kernel]
-    return lambda: function(*arrays)
+    return BoundCall(lambda: function(*arrays))
 
 
 def version() -> str:

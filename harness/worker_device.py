@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -11,10 +12,48 @@ from tirgym.harness.target import Target
 from tirgym.harness.timing import Call, Timer, default_timer
 from tirgym.kernels_suite.kernel import Tensor
 
-__all__ = ["UNBOUNDED", "WORKER_DEVICES", "Bind", "HostDevice", "WorkerDevice", "worker_device"]
+__all__ = [
+    "UNBOUNDED",
+    "WORKER_DEVICES",
+    "Bind",
+    "BoundCall",
+    "HostDevice",
+    "VendorCall",
+    "WorkerDevice",
+    "worker_device",
+]
 
-Bind = Callable[[tuple[Any, ...]], Callable[[], Any]]
-"""Arrays → a call without arguments that works on them"""
+
+def _lies_there() -> None:
+    """Nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCall:
+    """A library's call on arrays that were given, inputs and then outputs."""
+
+    run: Callable[[], Any]
+    """what is timed"""
+    keep: Callable[[], None] = _lies_there
+    """puts what `run` computed last into the outputs, where it does not lie there already"""
+
+
+Bind = Callable[[tuple[Any, ...]], BoundCall]
+"""Arrays → a call that works on them"""
+
+
+@dataclass(frozen=True, slots=True)
+class VendorCall:
+    """A library's call on a device's buffers."""
+
+    timed: Call
+    keep: Callable[[], None]
+    """as in `BoundCall`"""
+
+    def __call__(self, *_: Any) -> None:
+        """As the gate runs a program, whose arguments are not needed: call, and keep the outputs."""
+        self.timed.function(*self.timed.arguments)
+        self.keep()
 
 
 class WorkerDevice(Protocol):
@@ -23,7 +62,7 @@ class WorkerDevice(Protocol):
     def buffer(self, tensor: Tensor, index: int) -> GuardedBuffer:
         """Guarded memory of parameter `index`."""
 
-    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
+    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> VendorCall:
         """A library's call on `buffers`, which `buffer` made; what `bind` is given are arrays in the
         device's memory, in the same order."""
 
@@ -44,9 +83,10 @@ class HostDevice:
         """Memory of the process."""
         return GuardedBuffer(tensor, index)
 
-    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
+    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> VendorCall:
         """On NumPy arrays."""
-        return Call(bind(tuple(buffer.array for buffer in buffers)))
+        call = bind(tuple(buffer.array for buffer in buffers))
+        return VendorCall(Call(call.run), call.keep)
 
     def timer(self) -> Timer:
         """CPU time of one thread where that is exact, else wall time."""

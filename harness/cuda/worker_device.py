@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from tirgym.harness.cuda.session import Session, session
 from tirgym.harness.launches import DeviceCode
 from tirgym.harness.target import Target
 from tirgym.harness.timing import COLD, Call, Timer
-from tirgym.harness.worker_device import Bind
+from tirgym.harness.worker_device import Bind, BoundCall, VendorCall
 from tirgym.kernels_suite.kernel import Tensor
 
 __all__ = [
@@ -147,12 +147,18 @@ class VendorKernels(RotatingKernels):
     launches = 4
     """more than most operators of a library launch"""
 
-    def __init__(self, calls: Sequence[Callable[[], Any]], there: Session) -> None:
+    def __init__(self, calls: Sequence[BoundCall], there: Session) -> None:
         super().__init__(there)
         self._calls = tuple(calls)
 
     def _begin(self, turn: int, addresses: Sequence[int]) -> None:
-        self._calls[turn % len(self._calls)]()
+        self._calls[turn % len(self._calls)].run()
+
+    def keep(self) -> None:
+        """Put what each call computed last into its own outputs, and wait."""
+        for call in self._calls:
+            call.keep()
+        self._session.wait()
 
 
 class EventTimer:
@@ -192,11 +198,12 @@ class CudaWorker:
         """Device memory with guard zones."""
         return CudaBuffer(tensor, index, self._session)
 
-    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
+    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> VendorCall:
         """On what has `__cuda_array_interface__`, once for each set of buffers."""
         ours = cast(Sequence[CudaBuffer], buffers)
         calls = [bind(tuple(b.view(place) for b in ours)) for place in range(ROTATION)]
-        return Call(VendorKernels(calls, self._session), tuple(b.device for b in ours))
+        kernels = VendorKernels(calls, self._session)
+        return VendorCall(Call(kernels, tuple(b.device for b in ours)), kernels.keep)
 
     def timer(self) -> Timer:
         """The device's own clock."""

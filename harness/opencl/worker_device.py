@@ -10,8 +10,8 @@ from tirgym.harness.opencl.launch import EventTimer
 from tirgym.harness.opencl.memory import OpenCLBuffer
 from tirgym.harness.opencl.session import session
 from tirgym.harness.target import Target
-from tirgym.harness.timing import Call, Timer
-from tirgym.harness.worker_device import Bind
+from tirgym.harness.timing import Timer
+from tirgym.harness.worker_device import Bind, VendorCall
 from tirgym.kernels_suite.kernel import Tensor
 
 __all__ = ["OpenCLWorker"]
@@ -27,7 +27,7 @@ class OpenCLWorker:
         """Device memory with guard zones."""
         return OpenCLBuffer(tensor, index, self._session)
 
-    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> Call:
+    def vendor_call(self, buffers: Sequence[GuardedBuffer], bind: Bind) -> VendorCall:
         """Raises BackendUnavailableError: no library that is known here works in OpenCL's memory."""
         raise BackendUnavailableError("no library's calls work in the memory of an OpenCL device")
 

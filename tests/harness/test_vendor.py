@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from importlib import import_module
 from typing import Any
 
@@ -15,20 +16,32 @@ from tirgym.harness.status import Status
 from tirgym.harness.transforms.reorder import Reorder
 from tirgym.harness.transforms.vectorize import Vectorize
 from tirgym.harness.vendor import measure_here, measure_vendor, vendor_libraries
-from tirgym.kernels_suite.kernel import Regime, Workload
+from tirgym.harness.worker_device import BoundCall
+from tirgym.kernels_suite.kernel import Array, Regime, Workload
 from tirgym.kernels_suite.problem import make_inputs, reference_of, tensors
 from tirgym.kernels_suite.registry import load_kernel, load_workload
 
 
-def check(module: Any, kernel: str) -> None:
-    """The call of `module` on small inputs, against the reference; inputs stay as they were."""
-    found = load_kernel(kernel)
-    workload = Workload.of(found, found.tiny_shape)
+def bound(module: Any, kernel: str) -> tuple[BoundCall, tuple[Array, ...], tuple[Array, ...]]:
+    """The call of `module` on small inputs, these, and outputs of zeros."""
+    workload = tiny(kernel)
     inputs = make_inputs(workload, np.random.default_rng(0), Regime.NORMAL)
     outputs = tuple(np.zeros(t.shape, t.dtype) for t in tensors(workload)[1])
+    return module.bind(kernel, (*inputs, *outputs), 1), inputs, outputs
+
+
+def tiny(kernel: str) -> Workload:
+    found = load_kernel(kernel)
+    return Workload.of(found, found.tiny_shape)
+
+
+def check(module: Any, kernel: str) -> None:
+    """The call of `module` on small inputs, against the reference; inputs stay as they were."""
+    call, inputs, outputs = bound(module, kernel)
     before = [array.copy() for array in inputs]
-    module.bind(kernel, (*inputs, *outputs), 1)()
-    for got, expected in zip(outputs, reference_of(workload, inputs), strict=True):
+    call.run()
+    call.keep()
+    for got, expected in zip(outputs, reference_of(tiny(kernel), inputs), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
     for array, same in zip(inputs, before, strict=True):
         np.testing.assert_array_equal(array, same)
@@ -48,6 +61,63 @@ def test_numpy_programs_compute(kernel: str) -> None:
 def test_torch_computes(kernel: str) -> None:
     pytest.importorskip("torch")
     check(vendor_torch, kernel)
+
+
+@pytest.mark.parametrize("kernel", sorted(vendor_torch.TORCH))
+def test_torch_does_not_copy_what_it_computed(kernel: str) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: list[Any] = []
+
+    def record(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+    recorder = type("Recorder", (TorchDispatchMode,), {"__torch_dispatch__": record})
+    call = bound(vendor_torch, kernel)[0]
+    with recorder():
+        call.run()
+    writing = [f for f in seen if f._schema.is_mutable]
+    assert seen
+    assert not [str(f) for f in writing if torch.Tag.generated in f.tags]
+
+
+def test_a_result_that_torch_returns_is_judged_and_its_copy_is_not_timed() -> None:
+    pytest.importorskip("torch")
+    call, _, (out,) = bound(vendor_torch, "layernorm")
+    call.run()
+    assert not out.any()
+    call.keep()
+    assert out.any()
+
+
+def test_a_wrong_result_of_torch_gets_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+
+    def shifted(x: Any, gamma: Any, beta: Any, out: Any) -> Any:
+        right = vendor_torch.layernorm(x, gamma, beta, out)
+        return lambda: right() + 0.01
+
+    monkeypatch.setattr(vendor_torch, "TORCH", {"layernorm": shifted})
+    result = measure_here(tiny("layernorm"), backend("llvm").target(), "torch")
+    assert (result.status, result.speedup) == (Status.WRONG_RESULT, None)
+
+
+def test_a_result_that_goes_wrong_while_it_is_timed_gets_no_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("torch")
+    calls = itertools.count()
+
+    def tiring(x: Any, gamma: Any, beta: Any, out: Any) -> Any:
+        right = vendor_torch.layernorm(x, gamma, beta, out)
+        return lambda: right() if next(calls) < 100 else right() + 0.01
+
+    monkeypatch.setattr(vendor_torch, "TORCH", {"layernorm": tiring})
+    result = measure_here(tiny("layernorm"), backend("llvm").target(), "torch")
+    assert (result.status, result.speedup) == (Status.WRONG_RESULT, None)
+    assert result.message.startswith("after timing: ")
 
 
 def test_measured_in_a_process_of_its_own() -> None:

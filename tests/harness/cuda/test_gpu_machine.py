@@ -52,9 +52,10 @@ def test_a_search_and_its_verification_name_timer_and_clock(tmp_path: Path) -> N
     assert (measured["cache"], measured["clock_mhz"]) == ("cold", [1500, 1500])
 
 
-def test_torch_is_the_vendor(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kernel", ["matmul", "layernorm"])  # written in place, and returned
+def test_torch_is_the_vendor(kernel: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    given = ("baseline", "matmul", "-s", "tiny", "--backend", "cuda")
+    given = ("baseline", kernel, "-s", "tiny", "--backend", "cuda")
     rows = tirgym_on_gpu(*given, home=tmp_path)["baselines"]
     vendor = {row["name"]: row for row in rows}["vendor"]
     assert vendor["what"].startswith("torch ")
