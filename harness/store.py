@@ -11,6 +11,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -54,6 +55,7 @@ __all__ = [
 T = TypeVar("T")
 
 _BUSY_S = 60.0
+_RETRY_S = 0.01
 
 
 class Store:
@@ -260,8 +262,12 @@ class Store:
         except OSError as error:
             raise DamagedFileError(self.path, "measurement store", str(error)) from None
         made = sqlite3.connect(self.path, **options)
-        made.execute("PRAGMA journal_mode = WAL")
-        made.execute("PRAGMA synchronous = NORMAL")
+        try:
+            _write_ahead(made)
+            made.execute("PRAGMA synchronous = NORMAL")
+        except BaseException:
+            made.close()
+            raise
         return made
 
     def _layout(self) -> int:
@@ -332,6 +338,24 @@ _WALKS = (
     "WHERE (walks.workload, walks.target, walks.versions) = (?, ?, ?) ORDER BY answers"
 )
 _WHERE = "WHERE (workload, target, versions, machine, protocol, key, level) = (?, ?, ?, ?, ?, ?, ?)"
+
+
+def _write_ahead(database: sqlite3.Connection) -> None:
+    """Switch the file to WAL; raises sqlite3.OperationalError when it stays locked for `_BUSY_S`.
+
+    SQLite does not wait here itself: the switch turns a shared lock into an exclusive one, and of
+    several processes that open a new file at once, each would wait for the others.
+    """
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            locked = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+            if not locked or time.monotonic() >= deadline:
+                raise
+        time.sleep(_RETRY_S)
 
 
 def open_store(store: Store | str | os.PathLike[str]) -> Store:

@@ -332,6 +332,67 @@ for i in range(60):
     assert len(Store(path)) == 60
 
 
+_OPENER = """
+import sys
+from tirgym.errors import EvaluationError
+from tirgym.harness.store import Store
+print("ready", flush=True)
+for line in sys.stdin:
+    try:
+        Store(line.strip()).close()
+        print("opened", flush=True)
+    except EvaluationError as error:
+        print(error, flush=True)
+"""
+
+
+def test_many_processes_make_a_store_at_once_again_and_again(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _OPENER]
+    openers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(6)
+    ]
+    pipes = [(p.stdin, p.stdout) for p in openers if p.stdin and p.stdout]
+    assert [answers.readline() for _, answers in pipes] == ["ready\n"] * 6
+    failed: list[str] = []
+    for number in range(100):
+        for asked, _ in pipes:
+            asked.write(f"{tmp_path / str(number)}\n")
+        for asked, _ in pipes:
+            asked.flush()
+        failed += [said for _, answers in pipes if (said := answers.readline()) != "opened\n"]
+    for opener in openers:
+        opener.communicate()
+    assert failed == []
+
+
+def reader_of(path: Path) -> sqlite3.Connection:
+    """In the midst of reading a database that is not in WAL yet; no store can be made of it now."""
+    path.parent.mkdir(exist_ok=True)
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    database.executescript(FIRST_LAYOUT)
+    database.execute("BEGIN")
+    database.execute("SELECT * FROM meta").fetchall()
+    return database
+
+
+def test_opening_waits_for_a_lock_that_sqlite_does_not_wait_for(path: Path) -> None:
+    reader = reader_of(path)
+    end = threading.Timer(0.3, reader.close)
+    end.start()
+    assert list(Store(path).records()) == [OLD_RECORD]
+    end.join()
+
+
+def test_opening_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tirgym.harness.store._BUSY_S", 0.2)
+    reader = reader_of(path)
+    with pytest.raises(EvaluationError, match="database is locked"):
+        Store(path)
+    reader.close()
+    assert list(Store(path).records()) == [OLD_RECORD]
+
+
 def test_threads_share_one_store(path: Path) -> None:
     store = Store(path)
     found: list[float] = []
