@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from tirgym.benchmarks.leaderboard.entrants import kind_of, reference_of
 from tirgym.benchmarks.leaderboard.record import Answer, Kind, Outcome, RecipeKind, Record
+from tirgym.harness.speedup_claim import claim_holds
 from tirgym.harness.status import Status
 from tirgym.kernels_suite.registry import load_workload
 
@@ -20,8 +21,6 @@ RECIPES: Mapping[Kind, frozenset[RecipeKind]] = {
     Kind.PEER: frozenset({RecipeKind.TRANSFORMS, RecipeKind.SCHEDULE}),
 }
 """What a row that searches may answer. Any other has one answer for each workload: `reference_of`."""
-CLAIM_MARGIN = 1.25
-"""A claim this many times the verified speedup is marked."""
 
 
 class Standing(StrEnum):
@@ -158,7 +157,7 @@ def judge(
         return Verified(*place, Standing.FAILED, text, claimed=claim)
     ratios = tuple(s.speedup for s in timed if s.speedup is not None)
     speedup = statistics.median(ratios)
-    holds = None if claim is None else not claim > CLAIM_MARGIN * speedup
+    holds = claim_holds(claim, speedup)
     reason = "" if holds in (None, True) else f"claimed {claim:.2f}x, measured {speedup:.2f}x"
     return Verified(
         *place,

@@ -14,6 +14,7 @@ from fakes import passed
 from forged import MEASURED, forge_store
 from handmade import host, start
 
+from tirgym.cli.traces import _claim_holds
 from tirgym.errors import DamagedFileError, InvalidValueError
 from tirgym.harness.agent import Candidate
 from tirgym.harness.evaluation import Evaluation, GateReport, Level
@@ -103,9 +104,23 @@ def claim(path: Path, **changes: Any) -> Path:
 
 
 def test_a_claim_is_measured_again(tmp_path: Path, cli: Callable[..., Any]) -> None:
-    record = cli("verify", str(claim(tmp_path / "t.json")), "--json").json()
+    boast = TraceResult("passed", 1000.0, (1.0, 2000.0), 1000.0, 1.0)
+    path = claim(tmp_path / "t.json", result=asdict(boast))
+    record = cli("verify", str(path), "--json").json()
     assert record["claim_holds"] is False
     assert record["verified"]["speedup"] == 1.0
+
+
+@pytest.mark.parametrize("interval", [(1.0, 2000.0), (0.0, 0.0), None, (-1e9, 1e9)])
+def test_an_interval_that_the_claimant_wrote_excuses_nothing(
+    interval: tuple[float, float] | None,
+) -> None:
+    """Measured 2x: a claim of 1000x with an interval from 1 on does not hold, nor does infinity."""
+    found = passed(2.0)
+    for speedup, holds in ((1000.0, False), (1e999, False), (float("nan"), False), (2.2, True)):
+        assert _claim_holds(TraceResult("passed", speedup, interval), found) is holds
+    assert _claim_holds(TraceResult("passed", None, interval), found) is None
+    assert _claim_holds(None, found) is None
 
 
 def test_a_claim_about_another_program_is_refused(tmp_path: Path, cli: Callable[..., Any]) -> None:

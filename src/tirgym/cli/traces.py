@@ -81,6 +81,7 @@ def verify_command(
     program = programs[-1]
     findings = _findings(program)
     evaluation = evaluate_fully(program)
+    holds = _claim_holds(recorded.result, evaluation)
     if json:
         print_json(
             {
@@ -89,7 +90,7 @@ def verify_command(
                 "same_target": target == recorded.target,
                 "same_code": evaluation.code_key == recorded.code_key,
                 "claim": _claim_record(recorded.result),
-                "claim_holds": _claim_holds(recorded.result, evaluation),
+                "claim_holds": holds,
                 "verified": evaluation_record(evaluation),
                 "passed": evaluation.passed,
             }
@@ -106,8 +107,8 @@ def verify_command(
         if evaluation.gate is not None:
             regimes = ", ".join(evaluation.gate.regimes)
             console.print(f"gate: {evaluation.status.value} on {regimes}")
-        if _claim_holds(recorded.result, evaluation) is False:
-            console.print("the verified interval lies below the recorded claim")
+        if holds is False:
+            console.print("the claim does not hold: it is more than 1.25 times what was measured")
     _exit_unless_passed(evaluation)
 
 
@@ -239,12 +240,10 @@ def _claim_record(claim: TraceResult | None) -> dict[str, Any]:
 
 
 def _claim_holds(claim: TraceResult | None, evaluation: Evaluation) -> bool | None:
-    """Whether the verified interval reaches the claimed one; None without a claim or a number."""
-    measured = evaluation.measurement
-    if claim is None or claim.speedup is None or measured is None:
-        return None
-    lowest = claim.speedup_ci[0] if claim.speedup_ci else claim.speedup
-    return measured.speedup_ci[1] >= lowest
+    """Whether the recorded speedup stands up to the measured one; None without both."""
+    from tirgym.harness.speedup_claim import claim_holds
+
+    return claim_holds(claim.speedup if claim else None, evaluation.speedup)
 
 
 def _exit_unless_passed(evaluation: Evaluation | None) -> None:
