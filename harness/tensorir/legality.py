@@ -29,7 +29,7 @@ from tirgym.harness.tensorir.row_plans import (
 )
 from tirgym.harness.tensorir.rule_limits import EVERYTHING
 from tirgym.harness.tensorir.rule_storage import meaningful
-from tirgym.harness.tensorir.rules import first_refusal
+from tirgym.harness.tensorir.rules import first_refusal, node_bit
 from tirgym.harness.transforms.base import ScheduleTransform, Transform
 from tirgym.harness.vocabulary import Vocabulary
 
@@ -186,9 +186,8 @@ def _member(plan: RowPlan, prototype: Transform, node: int) -> Transform:
 
 def is_legal(program: TensorIRProgram, transform: Transform) -> bool:
     """Whether `apply` would accept `transform`, without a trial where that is clear."""
-    field = transform.node_field()
-    node = getattr(transform, field) if field else 0
-    return node >= 0 and legal_nodes(program, transform, 1 << node) != 0
+    here = node_bit(program.facts, transform)
+    return here != 0 and legal_nodes(program, transform, here) != 0
 
 
 def legal_nodes(program: TensorIRProgram, prototype: Transform, among: int = EVERYTHING) -> int:
@@ -200,7 +199,7 @@ def legal_nodes(program: TensorIRProgram, prototype: Transform, among: int = EVE
         return 0
     plan, facts = plan_of(type(prototype)), program.facts
     block = getattr(prototype, "block", -1) if plan.node_field == "loop" else -1
-    if plan.movers is not None and not plan.movers(facts) >> block & 1:
+    if plan.movers is not None and not (block >= 0 and plan.movers(facts) >> block & 1):
         return 0
     asked = asked_nodes(facts, plan._replace(prototype=prototype)) & among
     return _legal_nodes(program, plan, prototype, range(asked.bit_length()), asked)

@@ -40,7 +40,7 @@ from tirgym.harness.tensorir.rule_table_loops import LOOP_RULES
 from tirgym.harness.tensorir.rule_table_moves import MOVE_RULES
 from tirgym.harness.transforms.base import Transform
 
-__all__ = ["RULES", "first_refusal", "rules_for"]
+__all__ = ["RULES", "first_refusal", "node_bit", "rules_for"]
 
 RULES: tuple[Rule, ...] = (*LOOP_RULES, *MOVE_RULES)
 """Every rule, in the order in which they are asked; the first that refuses gives the reason."""
@@ -53,12 +53,20 @@ def rules_for(kind: str, by_row: bool | None = None) -> tuple[Rule, ...]:
     return tuple(rule for rule in found if by_row is None or rule.by_row == by_row)
 
 
+def node_bit(facts: Facts, transform: Transform) -> int:
+    """The node of `transform` as a mask; 0 where it does not exist, whatever the number: the bit of
+    loop 2^36 would fill the memory."""
+    axis = transform.node_field()
+    if not axis:
+        return 1
+    node, nodes = getattr(transform, axis), facts.all_loops if axis == "loop" else facts.all_blocks
+    return 1 << node if 0 <= node < nodes.bit_length() else 0
+
+
 def first_refusal(facts: Facts, transform: Transform) -> Rule | None:
     """The first rule that refuses `transform`."""
-    axis = transform.node_field()
-    node = getattr(transform, axis) if axis else 0
-    if node < 0:
+    here = node_bit(facts, transform)
+    if not here:
         return RULES[0]
-    here = 1 << node
     rules = rules_for(transform.name)
     return next((r for r in rules if r.refused(facts, transform, here) & here), None)

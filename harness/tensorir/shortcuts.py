@@ -146,7 +146,7 @@ def _cache_read(facts: Facts, t: Any, asked: int) -> Verdict:
     accepted = 0
     for i in bits(asked):
         reads = facts.blocks[i].facts.reads
-        if t.read >= len(reads):
+        if not -len(reads) <= t.read < len(reads):
             continue
         if reads[t.read].buffer.handle not in facts.unstaged:
             accepted |= 1 << i

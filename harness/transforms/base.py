@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["NodeRef", "ScheduleTransform", "SlotLimits", "Transform", "parse_call"]
 
 
+_LONGEST = 4096
+"""Characters of one text form; the longest of the action tables has 122."""
+
+
 class NodeRef(NamedTuple):
     """The node of the program graph that a transform acts on."""
 
@@ -109,9 +113,13 @@ def parse_call(text: str) -> tuple[str, dict[str, int | str]]:
     Raises InvalidValueError unless `text` is one call with integer or string keyword arguments.
     """
     form = "NAME(KEY=VALUE, …) with integer or string values, such as Split(loop=2, factor=8)"
+    if len(text) > _LONGEST:
+        raise InvalidValueError(
+            "transform", f"{text[:40]}…", f"at most {_LONGEST} characters: {form}"
+        )
     try:
         call = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
         raise InvalidValueError("transform", text, form) from None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
         raise InvalidValueError("transform", text, form)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
+from dataclasses import fields
 from typing import NamedTuple
 
 import pytest
@@ -14,7 +16,7 @@ from tirgym.harness.tensorir.handles import Handles
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.harness.tensorir.rule_limits import MAX_BLOCKS, MAX_LOOPS
 from tirgym.harness.tensorir.rules import RULES, rules_for
-from tirgym.harness.transforms import parse_transform
+from tirgym.harness.transforms import TRANSFORMS, load_transform, parse_transform
 
 
 class Case(NamedTuple):
@@ -399,6 +401,23 @@ def test_location_names_the_node() -> None:
     error = begin("chain").why_illegal(parse_transform("SetScope(block=1, scope='local')"))
     assert error is not None
     assert error.location == "block 1 (C)"
+
+
+@pytest.mark.parametrize("number", [10**6, 2**31, 2**36, 2**62, 2**64, 10**30, -1, -(2**62)])
+@pytest.mark.parametrize("name", sorted(TRANSFORMS))
+def test_numbers_of_any_size_are_refused_at_once(name: str, number: int) -> None:
+    """A mask of the loop 2**36 took 18 GB."""
+    program, kind = begin("chain"), load_transform(name)
+    words = {field.name: field.type in ("str", str) for field in fields(kind)}  # type: ignore[arg-type]
+    for changed in (field for field, is_word in words.items() if not is_word):
+        values = {field: "local" if is_word else 0 for field, is_word in words.items()}
+        tracemalloc.start()
+        transform = kind(**{**values, changed: number})
+        assert not program.is_legal(transform)
+        assert program.why_illegal(transform) is not None
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8 << 20
 
 
 def test_loop_cap() -> None:

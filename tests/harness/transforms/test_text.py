@@ -61,12 +61,18 @@ def test_the_whole_table_round_trips() -> None:
         "__import__('os')(loop=1)",
         "Split(loop=2, loop=3)",
         "\0",
+        f"Split(loop=2, factor={'-' * 4000}8)",
+        f"Split(loop=2, factor={'(' * 2000}8{')' * 2000})",
+        f"a.{'b.' * 2000}Split(loop=2)",
+        f"Split(loop=2, factor={'9' * 5000})",
+        f"Split(loop=2, factor=8{' ' * 100_000})",
     ],
 )
 def test_bad_text_names_what_would_be_accepted(text: str) -> None:
     with pytest.raises(InvalidValueError) as caught:
         parse_transform(text)
     assert "Split(loop=" in str(caught.value) or "SetScope(block=" in str(caught.value)
+    assert len(str(caught.value)) < 5000
     assert "\n" not in str(caught.value)
 
 
