@@ -33,11 +33,14 @@ __all__ = [
     "ADD",
     "SUM",
     "TARGET",
+    "Babbler",
     "Crasher",
     "Deaf",
     "Eater",
     "Forger",
+    "Gusher",
     "Idle",
+    "Mute",
     "Sleeper",
     "Stepper",
     "TorchUser",
@@ -216,3 +219,39 @@ class Sleeper(Idle):
         os.fork()
         time.sleep(1000)
         sys.exit(0)
+
+
+def _said(search: Search, text: bytes) -> None:
+    """Write to the run what no honest agent does."""
+    line: Any = search.evaluate.__self__  # type: ignore[attr-defined]
+    line._line._questions.write(text)
+    line._line._questions.flush()
+
+
+class Babbler(Stepper):
+    """Plays honestly, then asks for a batch of nothing."""
+
+    def run(self, search: Search) -> None:
+        """Ask, and wait for an answer."""
+        search.evaluate(search.start.apply(parse_transform("Split(loop=0, factor=2)")))
+        _said(search, b'{"op": "batch"}\n')
+        time.sleep(1000)
+
+
+class Gusher(Idle):
+    """Asks and never reads an answer, so that the pipe to it is full."""
+
+    def run(self, search: Search) -> None:
+        """Ask for ever."""
+        while True:
+            _said(search, b'{"op": "state"}\n')
+
+
+class Mute(Idle):
+    """Closes every pipe and lives on, with a child."""
+
+    def run(self, search: Search) -> None:
+        """Sleep unseen."""
+        os.fork()
+        os.closerange(0, 1024)
+        time.sleep(1000)

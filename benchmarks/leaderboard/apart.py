@@ -23,11 +23,12 @@ from typing import Any, Self
 
 from tirgym.benchmarks.leaderboard.agent_process import Order, Reply
 from tirgym.benchmarks.leaderboard.recipes import ProgramMaker
-from tirgym.benchmarks.leaderboard.record import Kind, Outcome, Recipe, RecipeKind
+from tirgym.benchmarks.leaderboard.record import Kind, Outcome, Recipe, RecipeKind, one_line
 from tirgym.errors import EvaluationError, IllegalTransformError, UsageError
 from tirgym.harness.agent import Search
 from tirgym.harness.evaluation import Evaluation
 from tirgym.harness.own_process import THREAD_VARIABLES
+from tirgym.harness.program import Program
 from tirgym.kernels_suite.registry import load_workload
 
 __all__ = ["AgentApart"]
@@ -36,6 +37,8 @@ START_S = 120.0
 """To import and make the agent."""
 LONGEST = 64 << 20
 """Bytes of one question."""
+GRACE_S = 5.0
+"""For a process that closed its pipe to end by itself, so that its exit code is known."""
 _CODE = """
 from tirgym.harness.without_torch import without_torch
 
@@ -49,8 +52,8 @@ class _Failed(Exception):
     """The agent's process ended, hung, or spoke nonsense."""
 
     def __init__(self, outcome: Outcome, message: str) -> None:
-        self.outcome, self.message = outcome, message
-        super().__init__(message)
+        self.outcome, self.message = outcome, one_line(message)
+        super().__init__(self.message)
 
 
 class AgentApart:
@@ -90,6 +93,8 @@ class AgentApart:
             env=self._environment(),
             start_new_session=True,
         )
+        if self._process.stdin is not None:
+            os.set_blocking(self._process.stdin.fileno(), False)
         self._deadline = began + START_S
         self._failure: _Failed | None = None
         try:
@@ -112,8 +117,7 @@ class AgentApart:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(BrokenPipeError):
@@ -144,23 +148,28 @@ class AgentApart:
         while (question := self._hear()).get("op") != "end":
             operation = question.get("op")
             if operation == "batch":
-                programs = [self._program(data, maker) for data in question["programs"]]
+                programs = [self._program(data, maker) for data in _list(question, "programs")]
                 answers = search.evaluate_many(programs)
             elif operation == "next":
                 reply(next(answers, None))
             else:
                 reply(None)
-        tokens = question.get("tokens")
-        self.tokens = tokens if isinstance(tokens, int) else None
-        self.message = " ".join(str(question.get("message", "")).split())[:300]
+        tokens, message = question.get("tokens"), question.get("message")
+        self.tokens = tokens if type(tokens) is int and 0 <= tokens < 2**63 else None
+        self.message = one_line(message) if isinstance(message, str) else ""
 
-    def _program(self, data: Mapping[str, Any], maker: ProgramMaker) -> Any:
+    def _program(self, data: object, maker: ProgramMaker) -> Program:
         """The program of a question; its IR must be the one that the agent means."""
+        self._left_s()
+        if not isinstance(data, dict):
+            raise _Failed(Outcome.CRASH, "asked for a program that is no JSON object")
+        steps, schedule = tuple(_list(data, "steps")), data.get("schedule")
+        if not all(isinstance(text, str) for text in (*steps, schedule)):
+            raise _Failed(Outcome.CRASH, "asked for a program whose steps or schedule are no text")
         try:
-            steps, schedule = tuple(map(str, data["steps"])), str(data["schedule"])
-            recipe = Recipe(RecipeKind(data["kind"]), steps, schedule)
+            recipe = Recipe(RecipeKind(str(data.get("kind"))), steps, str(schedule))
             program = maker.make(recipe, self.kind)
-        except (UsageError, IllegalTransformError, KeyError, TypeError, ValueError) as error:
+        except (UsageError, IllegalTransformError, ValueError) as error:
             raise _Failed(Outcome.CRASH, f"asked for no program: {error}") from None
         if program.ir_key != data.get("ir_key"):
             raise _Failed(Outcome.CRASH, "asked for another program than its steps make")
@@ -171,15 +180,21 @@ class AgentApart:
     # -- the pipe ---------------------------------------------------------------------------
 
     def _say(self, message: object) -> None:
+        """Write a reply; raises _Failed when the agent does not read it in time."""
         data = pickle.dumps(message)
         pipe = self._process.stdin
         if pipe is None:
             raise EvaluationError("the agent's process has no pipe")
-        try:
-            pipe.write(struct.pack("<I", len(data)) + data)
-            pipe.flush()
-        except BrokenPipeError:
-            raise self._ended() from None
+        rest = memoryview(struct.pack("<I", len(data)) + data)
+        while rest:
+            if not select.select([], [pipe], [], self._left_s())[1]:
+                continue
+            try:
+                rest = rest[os.write(pipe.fileno(), rest) :]
+            except BlockingIOError:  # less room than a whole page: wait for more
+                time.sleep(0.001)
+            except BrokenPipeError:
+                raise self._ended() from None
 
     def _hear(self) -> dict[str, Any]:
         """The next question; raises _Failed when there is none in time."""
@@ -187,9 +202,8 @@ class AgentApart:
         if pipe is None:
             raise EvaluationError("the agent's process has no pipe")
         while b"\n" not in self._buffer:
-            left = self._deadline - time.monotonic()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
-                raise _Failed(Outcome.TIMEOUT, "the agent was killed at its time limit")
+            if not select.select([pipe], [], [], self._left_s())[0]:
+                continue
             more = os.read(pipe.fileno(), 1 << 16)
             if not more:
                 raise self._ended()
@@ -199,17 +213,41 @@ class AgentApart:
         text, _, self._buffer = self._buffer.partition(b"\n")
         try:
             question = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             question = None
         if not isinstance(question, dict):
             raise _Failed(Outcome.CRASH, "a question that is no JSON object")
         return question
 
+    def _left_s(self) -> float:
+        """Seconds to the time limit; raises _Failed when there are none."""
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise _Failed(Outcome.TIMEOUT, "the agent was killed at its time limit")
+        return left_s
+
+    def _kill(self) -> None:
+        """End the process and its children."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
     def _ended(self) -> _Failed:
-        """The process ended before its agent did; with its last words."""
-        code = self._process.wait()
+        """The process closed its pipe; with its last words. Whatever is left of it is killed."""
+        try:
+            how = f"ended with {self._process.wait(GRACE_S)}"
+        except subprocess.TimeoutExpired:
+            how = "closed its pipe and went on"
+        self._kill()
+        self._process.wait()
         self._words.seek(0, os.SEEK_END)
         self._words.seek(max(0, self._words.tell() - 2000))
         lines = self._words.read().decode("utf-8", "replace").strip().splitlines()
-        last = " ".join((lines or ["no message"])[-1].split())[:300]
-        return _Failed(Outcome.CRASH, f"the agent's process ended with {code}: {last}")
+        return _Failed(Outcome.CRASH, f"the agent's process {how}: {(lines or ['no message'])[-1]}")
+
+
+def _list(data: Mapping[str, Any], name: str) -> list[Any]:
+    """A field of a question that must be a list."""
+    value = data.get(name)
+    if not isinstance(value, list):
+        raise _Failed(Outcome.CRASH, f"a question whose {name} are no list")
+    return value

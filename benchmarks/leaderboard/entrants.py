@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tirgym.baselines.registry import AGENTS, in_space, make_agent
-from tirgym.benchmarks.leaderboard.record import Kind, Recipe, RecipeKind, Saw, SawWhat
+from tirgym.benchmarks.leaderboard.record import Kind, Recipe, RecipeKind, Saw, SawWhat, one_line
 from tirgym.errors import InvalidValueError, MissingExtraError, UnknownNameError, UsageError
 from tirgym.harness.agent import Agent
 from tirgym.harness.vendor import LIBRARIES, has_call
@@ -80,14 +80,16 @@ def _saw(declared: object) -> Saw:
     """From JSON values: {"what": "model", "families": [...], "source": "..."}."""
     if not isinstance(declared, Mapping):
         return Saw(SawWhat.UNKNOWN)
-    families = declared.get("families", ())
+    families, source = declared.get("families", ()), declared.get("source", "")
     try:
         what = SawWhat(str(declared.get("what")))
     except ValueError:
         return Saw(SawWhat.UNKNOWN)
     if not isinstance(families, list | tuple):
         return Saw(SawWhat.UNKNOWN)
-    return Saw(what, tuple(map(str, families)), str(declared.get("source", "")))
+    if not all(isinstance(text, str) for text in (*families, source)):
+        return Saw(SawWhat.UNKNOWN)
+    return Saw(what, tuple(map(one_line, families)), one_line(source))
 
 
 def row_names() -> tuple[str, ...]:

@@ -30,10 +30,17 @@ __all__ = [
     "Saw",
     "SawWhat",
     "Used",
+    "one_line",
     "parse_record",
 ]
 
 FORMAT = "tirgym-bench-1"
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """`text` as a table or a terminal can show it: one line, no control characters, not too long."""
+    words = " ".join(text[: 20 * most].split())
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words)[:most]
 
 
 class Kind(StrEnum):

@@ -1,7 +1,8 @@
 """`Signer`: marks lines that this installation measured itself.
 
 A line of sessions that was written by anyone else (an agent, a submitter, another machine) has no valid
-mark and is measured again. The key stays in the data folder.
+mark and is measured again. The key stays in the data folder, where code that runs under this account
+can read it: agents that are not trusted run under another.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from handmade import quick
 from tvm.s_tir import Schedule
 
 from tirgym.benchmarks.leaderboard.entrants import entrant
-from tirgym.benchmarks.leaderboard.recipes import program_of
+from tirgym.benchmarks.leaderboard.recipes import ProgramMaker, program_of
 from tirgym.benchmarks.leaderboard.record import Kind, Outcome, Recipe, RecipeKind, parse_record
 from tirgym.benchmarks.leaderboard.running import Conditions, run_row
 from tirgym.benchmarks.leaderboard.submission import check_submission
-from tirgym.errors import InvalidValueError
+from tirgym.errors import IllegalTransformError, InvalidValueError, UsageError
 from tirgym.harness.backend import backend
 from tirgym.harness.status import Status
 from tirgym.harness.tensorir.program import TensorIRProgram
@@ -32,6 +32,39 @@ def test_an_agent_that_eats_memory_ends_its_own_process_alone() -> None:
     assert found.outcome is Outcome.CRASH
     assert "MemoryError" in found.message
     assert found.used.trials == 0
+
+
+@pytest.mark.parametrize(
+    ("agent", "outcome", "says"),
+    [
+        ("Gusher", Outcome.TIMEOUT, "killed at its time limit"),
+        ("Sleeper", Outcome.TIMEOUT, "killed at its time limit"),
+        ("Mute", Outcome.CRASH, "closed its pipe and went on"),
+    ],
+)
+def test_no_agent_outlives_its_time(
+    agent: str, outcome: Outcome, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by asking without reading, nor by hiding from the run."""
+    monkeypatch.setattr("tirgym.benchmarks.leaderboard.apart.GRACE_S", 0.5)
+    given = Conditions(
+        TARGET, (2,), hard_limit_s=2.0, make_evaluator=lambda target, seed: FakeEvaluator()
+    )
+    began = time.monotonic()
+    found = run_row(entrant(f"boards:{agent}"), ADD, 0, given)
+    assert (found.outcome, found.used.trials) == (outcome, 0)
+    assert says in found.message
+    assert time.monotonic() - began - found.used.start_s < 20.0
+
+
+def test_numbers_that_would_fill_the_memory_of_the_run_are_refused() -> None:
+    """The run makes programs itself, outside the limits of the agent's process."""
+    maker = ProgramMaker(load_workload(ADD), TARGET)
+    for step in ("Unroll(loop=68719476736)", f"Unroll(loop={10**30})", f"Split({'(' * 4000}"):
+        began = time.monotonic()
+        with pytest.raises((UsageError, IllegalTransformError)):
+            maker.make(Recipe(RecipeKind.TRANSFORMS, (step,)))
+        assert time.monotonic() - began < 5.0
 
 
 def test_a_program_that_compiles_for_ever_is_refused_before_the_build() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -12,7 +13,14 @@ from fakes import FakeEvaluator
 
 from tirgym.benchmarks.leaderboard.entrants import Entrant, entrant, row_names, seen_by
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan
-from tirgym.benchmarks.leaderboard.record import Kind, Outcome, RecipeKind, SawWhat
+from tirgym.benchmarks.leaderboard.record import (
+    Kind,
+    Outcome,
+    RecipeKind,
+    Record,
+    SawWhat,
+    parse_record,
+)
 from tirgym.benchmarks.leaderboard.running import Conditions, Finished, _Clock, run_board, run_row
 from tirgym.errors import EvaluationError, InvalidValueError, UnknownNameError
 from tirgym.harness.agent import Agent
@@ -60,6 +68,93 @@ def test_an_agent_that_cannot_be_made_is_a_record_with_the_reason() -> None:
     assert found.outcome is Outcome.CRASH
     assert "NoSuchAgent" in found.message
     assert found.answers[0].recipe.steps == ()
+
+
+STEP = {"kind": "transforms", "steps": ["Split(loop=0, factor=2)"], "schedule": ""}
+NO_PROGRAMS = "programs are no list"
+SAID: dict[str, tuple[object, str]] = {
+    "nothing": ("", "no JSON object"),
+    "half": ('{"op": "ba', "no JSON object"),
+    "nested": ("[" * 100_000, "no JSON object"),
+    "nested object": ('{"op":' * 10_000, "no JSON object"),
+    "a list": ([1], "no JSON object"),
+    "a number": ("1" * 10_000, "no JSON object"),
+    "no programs": ({"op": "batch"}, NO_PROGRAMS),
+    "null": ({"op": "batch", "programs": None}, NO_PROGRAMS),
+    "a word": ({"op": "batch", "programs": "Split"}, NO_PROGRAMS),
+    "an object": ({"op": "batch", "programs": {"0": STEP}}, NO_PROGRAMS),
+    "a program as list": ({"op": "batch", "programs": [[1]]}, "no JSON object"),
+    "a program as text": ({"op": "batch", "programs": ["Split"]}, "no JSON object"),
+    "an empty program": ({"op": "batch", "programs": [{}]}, "steps are no list"),
+    "steps as text": ({"op": "batch", "programs": [{**STEP, "steps": "S"}]}, "steps are no list"),
+    "steps of lists": ({"op": "batch", "programs": [{**STEP, "steps": [[]]}]}, "are no text"),
+    "schedule": ({"op": "batch", "programs": [{**STEP, "schedule": {}}]}, "are no text"),
+    "no kind": ({"op": "batch", "programs": [{**STEP, "kind": []}]}, "asked for no program"),
+    "library": ({"op": "batch", "programs": [{**STEP, "kind": "library"}]}, "no program: recipe"),
+    "code": ({"op": "batch", "programs": [{**STEP, "steps": ["f(" * 300]}]}, "transform"),
+    "a huge number": (
+        {"op": "batch", "programs": [{**STEP, "steps": [f"Unroll(loop={2**62})"]}]},
+        "no such loop",
+    ),
+    "surrogates": ({"op": "batch", "programs": [{**STEP, "steps": ["\ud800"]}]}, "transform"),
+    "no IR key": ({"op": "batch", "programs": [STEP]}, "another program than its steps make"),
+}
+"""What an agent's process may say to the run, and what its record then says."""
+SPEAKER = """
+import sys, time
+print('{"op": "ready"}', flush=True)
+sys.stdin.buffer.read(4)
+print(%r, flush=True)
+time.sleep(1000)
+"""
+
+
+def spoken(monkeypatch: pytest.MonkeyPatch, words: object) -> Record:
+    """The record of a process that says `words` and then nothing."""
+    text = words if isinstance(words, str) else json.dumps(words)
+    monkeypatch.setattr("tirgym.benchmarks.leaderboard.apart._CODE", SPEAKER % text)
+    found = run_row(entrant("boards:Idle"), ADD, 0, conditions((2,)))
+    assert parse_record(found.to_json()) == found
+    assert found.message.isprintable()
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(SAID))
+def test_nonsense_is_the_agents_own_failure(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raised out of the run it would end the board, and again at each resume."""
+    words, says = SAID[name]
+    found = spoken(monkeypatch, words)
+    assert (found.outcome, found.used.trials) == (Outcome.CRASH, 0)
+    assert says in found.message
+    assert len(found.message) <= 300
+
+
+@pytest.mark.parametrize(
+    "tokens", [None, True, -1, 1.5, "9", [9], 2**63, 10**4000], ids=lambda _: ""
+)
+def test_odd_last_words_leave_a_record_that_can_be_read(
+    tokens: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = {"op": "end", "tokens": tokens, "message": "a\nb \ud800 \x1b[31m" + "c" * 5000}
+    found = spoken(monkeypatch, end)
+    assert (found.outcome, found.used.tokens) == (Outcome.FINISHED, None)
+    assert found.message.startswith("a b ")
+    assert len(found.message) == 300
+    assert spoken(monkeypatch, {"op": "end", "message": [["a"]]}).message == ""
+
+
+def test_a_board_goes_on_after_an_agent_that_talks_nonsense(tmp_path: Path) -> None:
+    folder = BoardFolder(tmp_path)
+    folder.save_plan(Plan(("boards:Babbler", "noop"), (ADD,), (2,), (0,)))
+    assert run_board(folder, conditions((2,))) == []
+    babbler, noop = folder.records()[0]
+    assert (babbler.outcome, babbler.message) == (
+        Outcome.CRASH,
+        "a question whose programs are no list",
+    )
+    assert babbler.answers[0].recipe.steps == ("Split(loop=0, factor=2)",)  # found before
+    assert noop.outcome is Outcome.FINISHED
+    run_board(folder, conditions((2,)), lambda row: pytest.fail("nothing is left to run"))
 
 
 def test_references_spend_nothing() -> None:
@@ -182,6 +277,17 @@ def test_what_third_parties_do_not_say_is_unknown() -> None:
     third, own = entrant("boards:Idle"), entrant("beam")
     assert third.saw(None).what is SawWhat.UNKNOWN
     assert own.saw(None).what is SawWhat.NOTHING
-    for odd in ("nothing", {"what": "dreams"}, {"what": "model", "families": 3}):
-        assert third.saw(odd).what is SawWhat.UNKNOWN
+    odd: list[object] = [
+        "nothing",
+        {"what": "dreams"},
+        {"what": ["model"]},
+        {"what": "model", "families": 3},
+        {"what": "model", "families": [["matmul"]]},
+        {"what": "nothing", "source": {"a": 1}},
+    ]
+    for declared in odd:
+        assert third.saw(declared).what is SawWhat.UNKNOWN
+    long = third.saw({"what": "nothing", "source": "a\nb\ud800\x1b" + "c" * 999})
+    assert long.source.isprintable()
+    assert len(long.source) == 300
     assert not third.saw(None).admits("matmul")
