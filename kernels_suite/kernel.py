@@ -228,7 +228,10 @@ def split_uri(uri: str) -> tuple[str, str, dict[str, str]]:
     Raises InvalidValueError if `uri` is not of the form tirgym://SUITE/KERNEL?DIM=SIZE&….
     """
     form = "tirgym://SUITE/KERNEL?DIM=SIZE&…&dtype=DTYPE"
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # brackets that do not match
+        raise InvalidValueError("workload URI", uri, form) from None
     name = unquote(parts.path.removeprefix("/"))
     if parts.scheme != "tirgym" or not parts.netloc or not name:
         raise InvalidValueError("workload URI", uri, form)

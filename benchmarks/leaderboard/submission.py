@@ -22,6 +22,7 @@ from tirgym.benchmarks.leaderboard.record import (
     Recipe,
     RecipeKind,
     Record,
+    one_line,
 )
 from tirgym.benchmarks.leaderboard.running import machine, versions
 from tirgym.benchmarks.leaderboard.verdicts import Session, Standing, Verified, judge
@@ -30,7 +31,8 @@ from tirgym.harness.replay import replay
 from tirgym.harness.store import PROTOCOL_VERSION
 from tirgym.harness.target import Target
 from tirgym.harness.trace import Trace
-from tirgym.kernels_suite.registry import list_kernels, load_workload
+from tirgym.kernels_suite.kernel import Workload, split_uri
+from tirgym.kernels_suite.registry import LOCAL_SUITE, SUITES, list_kernels, load_workload
 
 __all__ = ["Row", "Submission", "check_submission"]
 
@@ -38,6 +40,8 @@ README = ("README.md", "README.txt", "README")
 LARGEST = 4 << 20
 """Bytes of one trace file."""
 MOST_STEPS = 1000
+LONGEST_REASON = 1000
+"""Characters of what is said about one file."""
 
 Measure = Callable[[str, Target, Sequence[Job], int], list[Session]]
 
@@ -48,6 +52,7 @@ class Row:
 
     file: str
     workload: str
+    """canonical URI; as it stands in the trace where it names no workload of a suite"""
     ok: bool
     reason: str = ""
     claimed: float | None = None
@@ -67,7 +72,7 @@ class Submission:
     problems: tuple[str, ...]
     """about the folder as a whole"""
     missing: tuple[str, ...]
-    """kernels of the suite without a good row: they count 0.5 on a board"""
+    """kernels of the suite without a good row at their default shape: they count 0.5 on its board"""
 
     @property
     def ok(self) -> bool:
@@ -100,11 +105,15 @@ def check_submission(
         taken.setdefault(row.workload, row.file)
         rows.append(row)
         on_row(row)
-    good = {load_workload(row.workload).kernel.name for row in rows if row.ok}
-    suites = {load_workload(row.workload).kernel.suite for row in rows if row.ok}
-    wanted = [kernel.name for suite in sorted(suites) for kernel in list_kernels(suite)]
-    missing = tuple(name for name in wanted if name not in good)
-    return Submission(tuple(rows), tuple(problems), missing)
+    return Submission(tuple(rows), tuple(problems), _missing(rows))
+
+
+def _missing(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Kernels without a good row at their default shape, of every suite that a row names."""
+    good = {row.workload for row in rows if row.ok}
+    named = {row.workload.removeprefix("tirgym://").partition("/")[0] for row in rows}
+    kernels = [kernel for suite in SUITES if suite in named for kernel in list_kernels(suite)]
+    return tuple(kernel.name for kernel in kernels if Workload.of(kernel).uri not in good)
 
 
 def _row(
@@ -115,21 +124,24 @@ def _row(
     sessions: int,
     measure: Measure,
 ) -> Row:
-    name = str(file.relative_to(folder))
+    name = one_line(str(file.relative_to(folder)))
     try:
         trace = _read(file, folder)
     except TirgymError as error:
-        return Row(name, "", False, str(error))
+        return Row(name, "", False, one_line(str(error), LONGEST_REASON))
     claimed = trace.result.speedup if trace.result else None
+    uri = trace.workload
     try:
-        _require(trace, target, taken)
+        workload = _workload(uri)
+        uri = workload.uri
+        _require(trace, workload, target, taken)
         replay(trace)
     except (UsageError, IllegalTransformError) as error:
-        return Row(name, trace.workload, False, str(error), claimed)
+        reason = one_line(str(error), LONGEST_REASON)
+        return Row(name, one_line(uri), False, reason, claimed)
     recipe = Recipe(RecipeKind.TRANSFORMS, trace.transforms)
     if not sessions:
-        return Row(name, trace.workload, True, "applies; not measured", claimed)
-    uri = load_workload(trace.workload).uri
+        return Row(name, uri, True, "applies; not measured", claimed)
     found = [
         session
         for number in range(sessions)
@@ -153,24 +165,29 @@ def _read(file: Path, folder: Path) -> Trace:
     return Trace.load(file)
 
 
-def _require(trace: Trace, target: Target, taken: dict[str, str]) -> None:
-    workload = load_workload(trace.workload) if _in_suite(trace.workload) else None
-    if workload is None:
+def _workload(uri: str) -> Workload:
+    """The workload of a suite that `uri` names; a file is never opened, since opening runs it."""
+    suite, name, _ = split_uri(uri)
+    if suite == LOCAL_SUITE or ".py" in name:
         accepted = "a workload URI of a suite (tirgym list): a submission brings no kernels"
-        raise InvalidValueError("workload", trace.workload, accepted)
+        raise InvalidValueError("workload", uri, accepted)
+    return load_workload(uri)
+
+
+def _require(trace: Trace, workload: Workload, target: Target, taken: dict[str, str]) -> None:
+    kernel, uri = workload.kernel, workload.uri
+    own = [Workload.of(kernel, shape) for shape in (*kernel.train, *kernel.holdout)]
+    if workload not in own:
+        shapes = "; ".join(str(known) for known in own)
+        raise InvalidValueError("workload", str(workload), f"a shape of the suite: {shapes}")
     if (trace.target.backend, trace.target.num_threads) != (target.backend, target.num_threads):
         accepted = f"{target.backend} with {target.num_threads}, as the baseline has it"
         raise InvalidValueError("target of the trace", str(trace.target), accepted)
     if len(trace.transforms) > MOST_STEPS:
         raise InvalidValueError("steps", len(trace.transforms), f"at most {MOST_STEPS}")
-    if trace.workload in taken:
-        accepted = f"one trace for each workload ({taken[trace.workload]} has it)"
-        raise InvalidValueError("workload", trace.workload, accepted)
-
-
-def _in_suite(uri: str) -> bool:
-    """Whether `uri` names a suite's kernel; a file is never opened, since opening runs it."""
-    return uri.startswith("tirgym://") and ".py" not in uri and not uri.startswith("tirgym://local")
+    if uri in taken:
+        accepted = f"one trace for each workload ({taken[uri]} has it)"
+        raise InvalidValueError("workload", uri, accepted)
 
 
 def _record(uri: str, name: str, target: Target, answer: Answer) -> Record:

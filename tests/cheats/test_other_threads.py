@@ -45,7 +45,7 @@ def test_records_with_other_threads_stand_on_no_board_of_one(tmp_path: Path) -> 
 
 def test_a_submission_for_two_threads_is_refused(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("fast")
-    Trace(ADD, TWO, ()).save(tmp_path / "fast.json")
+    Trace(load_workload("add").uri, TWO, ()).save(tmp_path / "fast.json")
     row = check_submission(tmp_path, TARGET, 1, measure=measured()).rows[0]
     assert (row.ok, row.verified) == (False, None)
     assert "as the baseline has it" in row.reason

@@ -115,6 +115,14 @@ def test_wrong_uri_parameters_are_refused(query: str, told: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "uri", ["tirgym://[core-v0/add?m=1&n=1", "tirgym://", "tirgym:add", "tirgym:///add"]
+)
+def test_what_is_no_uri_is_refused(uri: str) -> None:
+    with pytest.raises(InvalidValueError, match="workload URI"):
+        load_workload(uri)
+
+
 @pytest.mark.parametrize("shape", [{"m": 0}, {"m": -3}, {"m": True}, {"m": 2.0}, {"q": 3}])
 def test_wrong_overrides_are_refused(shape: dict[str, Any]) -> None:
     with pytest.raises(InvalidValueError, match="positive integers for m, n, k"):

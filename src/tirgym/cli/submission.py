@@ -49,7 +49,7 @@ def submission_command(
         print_table("", columns, [_cells(row) for row in found.rows])
         say_all(found.problems)
         if found.missing:
-            note(f"no good trace for: {', '.join(found.missing)}")
+            note(f"no good trace at the default shape for: {', '.join(found.missing)}")
     if not found.ok:
         raise typer.Exit(1)
 

@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from boards import ADD, SUM, TARGET, measured
+from boards import TARGET, measured
 
 from tirgym.benchmarks.leaderboard.submission import check_submission
 from tirgym.errors import InvalidValueError
 from tirgym.harness.target import Target
 from tirgym.harness.trace import Trace, TraceResult
+from tirgym.kernels_suite.kernel import Workload
+from tirgym.kernels_suite.registry import list_kernels, load_workload
 
 STEP = "Split(loop=0, factor=2)"
+ADD = load_workload("add").uri
+SUM = load_workload("row_sum").uri
+CORE = {kernel.name for kernel in list_kernels("core-v0")}
 
 
 def submit(folder: Path, name: str, uri: str = ADD, **fields: Any) -> Path:
@@ -42,8 +47,7 @@ def test_good_rows_are_measured_and_the_rest_of_the_suite_is_named(folder: Path)
     assert found.ok
     assert [(row.file, row.ok) for row in found.rows] == [("add.json", True), ("sum.json", True)]
     assert {row.verified.speedup for row in found.rows if row.verified} == {2.0}
-    assert "matmul" in found.missing
-    assert "add" not in found.missing
+    assert set(found.missing) == CORE - {"add", "row_sum"}
 
 
 def test_without_sessions_traces_are_only_replayed(folder: Path) -> None:
@@ -61,6 +65,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another backend": ({"target": Target("cuda", "sm_90", 1)}, "as the baseline has it"),
     "kernel file": ({"uri": "tirgym://local/mine.py:kernel?m=8"}, "brings no kernels"),
     "suite": ({"uri": "tirgym://core-v9/add?m=8&n=16&dtype=float32"}, "core-v0"),
+    "brackets": ({"uri": "tirgym://[core-v0/add?m=8&n=16"}, "workload URI"),
+    "no URI": ({"uri": "add"}, "workload URI"),
+    "nothing": ({"uri": ""}, "workload URI"),
+    "control characters": ({"uri": "tirgym://core-v0/a\x1b[31m\ud800?m=1"}, "unknown kernel"),
+    "another shape": (
+        {"uri": "tirgym://core-v0/add?m=8&n=16&dtype=float32"},
+        "'add(m=8, n=16)' is not accepted; expected a shape of the suite: add(m=800, n=880); ",
+    ),
+    "the shape for tests": ({"uri": "tirgym://core-v0/add?m=12&n=20"}, "a shape of the suite"),
     "endless": ({"transforms": (STEP,) * 1001}, "at most 1000"),
 }
 
@@ -103,6 +116,64 @@ def test_one_trace_for_each_workload(folder: Path) -> None:
     found = check_submission(folder, TARGET, 1, measure=measured())
     assert [row.ok for row in found.rows] == [True, False]
     assert "a.json has it" in found.rows[1].reason
+
+
+SPELLED = (
+    "tirgym://core-v0/add?dtype=float32&n=880&m=800",
+    "tirgym://core-v0/add?m=800&n=880",
+    "tirgym://core-v0/add?m=0800&n=880&dtype=float32",
+    "tirgym://core-v0/%61dd?m=800&n=880&dtype=float32",
+)
+
+
+@pytest.mark.parametrize("uri", SPELLED)
+@pytest.mark.parametrize("first", [True, False])
+def test_one_workload_spelled_twice_is_one_workload(uri: str, first: bool, folder: Path) -> None:
+    submit(folder, "a" if first else "b", uri)
+    submit(folder, "b" if first else "a")
+    for sessions in (0, 1):
+        found = check_submission(folder, TARGET, sessions, measure=measured())
+        assert [(row.ok, row.workload) for row in found.rows] == [(True, ADD), (False, ADD)]
+        assert "a.json has it" in found.rows[1].reason
+        assert set(found.missing) == CORE - {"add"}
+
+
+def test_a_kernel_is_covered_at_its_default_shape_alone(folder: Path) -> None:
+    """A product of 1 x 17 x 1 is a shape of the suite, and no row of its board."""
+    matmul = load_workload("matmul").kernel
+    others = (*matmul.train[1:], *matmul.holdout)
+    for number, shape in enumerate(others):
+        submit(folder, str(number), Workload.of(matmul, shape).uri, transforms=())
+    found = check_submission(folder, TARGET, 1, measure=measured())
+    assert found.ok
+    assert len(found.rows) == len(others)
+    assert set(found.missing) == CORE
+    submit(folder, "default", load_workload("matmul").uri)
+    found = check_submission(folder, TARGET, 1, measure=measured())
+    assert set(found.missing) == CORE - {"matmul"}
+
+
+def test_a_refused_row_covers_nothing_and_still_names_its_suite(folder: Path) -> None:
+    submit(folder, "add", transforms=("Split(loop=7, factor=2)",))
+    assert set(check_submission(folder, TARGET, 1, measure=measured()).missing) == CORE
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "tirgym://core-v0/{}:kernel?m=8",
+        "tirgym://local/{}:kernel?m=8",
+        "tirgym://loc\tal/{}:kernel?m=8",
+    ],
+)
+@pytest.mark.parametrize("dot", [".py", "%2Epy", ".p%79", ".p\ty", "%2e%70%79"])
+def test_no_spelling_of_a_file_runs_it(uri: str, dot: str, folder: Path) -> None:
+    (folder / "mine.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    submit(folder, "bad", uri.format(f"{folder}/mine{dot}"))
+    (row,) = check_submission(folder, TARGET, 1, measure=measured()).rows
+    assert not row.ok
+    assert "brings no kernels" in row.reason
+    assert not (folder / "ran").exists()
 
 
 def test_claims_are_held_against_what_was_measured(folder: Path) -> None:
