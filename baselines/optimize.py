@@ -78,7 +78,8 @@ class OptimizeResult:
     speedup: float | None
     speedup_ci: tuple[float, float] | None
     sessions: tuple[float, ...]
-    """speedups of the sessions that `speedup` is the median of; its interval spans all of theirs"""
+    """speedups of the sessions that `speedup` is the median of; its interval spans all of theirs.
+    With status "noisy" they were too few for a number"""
     program: Program
     trace: Trace
     curve: tuple[Trial, ...]

@@ -12,7 +12,7 @@ from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
 from tirgym.harness.variants import carry_over
-from tirgym.harness.verification import evaluate_in_full
+from tirgym.harness.verification import evaluate_in_sessions
 from tirgym.kernels_suite.kernel import Workload
 
 __all__ = ["ShapeProgram", "tune_shapes"]
@@ -72,7 +72,7 @@ def _about(
 def _cover(workload: Workload, tuned: Sequence[Program], evaluator: LocalEvaluator) -> ShapeProgram:
     program, source = carry_over(workload, tuned)
     if source is not None:
-        speedup = evaluate_in_full(evaluator, program).speedup
+        speedup = evaluate_in_sessions(evaluator, program).speedup
         if speedup is not None and speedup > 1.0:
             return ShapeProgram(program, f"from {source.workload}", speedup)
     start = backend(program.target.backend).start(workload, program.target)

@@ -10,18 +10,18 @@ from tirgym.harness.calibration import peaks
 from tirgym.harness.default_schedule import default_program
 from tirgym.harness.evaluation import Evaluation, TimingStats
 from tirgym.harness.hardware import runs_on_cpu
+from tirgym.harness.in_sessions import in_sessions
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.program import Program
 from tirgym.harness.static_profile import roofline, static_profile
 from tirgym.harness.target import Target
 from tirgym.harness.vendor import (
     LIBRARIES,
-    VendorResult,
     libraries_with,
     measure_vendor,
     vendor_libraries,
 )
-from tirgym.harness.verification import evaluate_in_full, evaluate_in_sessions
+from tirgym.harness.verification import evaluate_in_sessions
 from tirgym.kernels_suite.kernel import Kernel, Workload
 from tirgym.kernels_suite.registry import LOCAL_SUITE
 
@@ -47,6 +47,8 @@ class BaselineRow:
     """arithmetic of the kernel's definition / lower-quartile time"""
     roofline_fraction: float | None = None
     """share of what this machine can do, see `tirgym.harness.static_profile.roofline`"""
+    sessions: tuple[float, ...] = ()
+    """speedups of the processes that could be measured, as in `Evaluation`"""
 
 
 def measure_baselines(
@@ -55,14 +57,15 @@ def measure_baselines(
     evaluator: LocalEvaluator,
     on_row: Callable[[str], None] | None = None,
 ) -> tuple[BaselineRow, ...]:
-    """naive, the compiler's own default, and each installed library, all measured anew.
+    """naive, the compiler's own default, and each installed library, all measured anew, each in several
+    processes: the median session (`tirgym.harness.in_sessions`), for naive the one of median time.
 
     `on_row` hears the name of what is measured next.
     """
     announce = on_row or (lambda name: None)
     announce("naive")
     start = backend(target.backend).start(workload, target)
-    naive = evaluate_in_full(evaluator, start, fresh=True)
+    naive = evaluate_in_sessions(evaluator, start)
     rows = [_compiled("naive", "unscheduled IR", naive, start)]
     announce("default")
     rows.append(_default(start, evaluator))
@@ -70,7 +73,7 @@ def measure_baselines(
     libraries = () if own else vendor_libraries(workload.kernel.name, target.backend)
     for library in libraries:
         announce(library)
-        rows.append(_vendor(measure_vendor(workload, target, library), start))
+        rows.append(_vendor(library, start))
     if not libraries:
         why = missing_vendor(workload.kernel, target.backend)
         rows.append(BaselineRow("vendor", "none", "none", why))
@@ -96,30 +99,32 @@ def _default(start: Program, evaluator: LocalEvaluator) -> BaselineRow:
 
 
 def _compiled(name: str, what: str, evaluation: Evaluation, start: Program) -> BaselineRow:
+    status, found = evaluation.status.value, evaluation.sessions
     measured = evaluation.measurement
     if measured is None:
-        return BaselineRow(name, what, evaluation.status.value, evaluation.message)
-    stats = measured.candidate
-    gflops, fraction = _rates(stats, start)
-    interval = measured.speedup_ci
-    status = evaluation.status.value
-    return BaselineRow(name, what, status, "", stats, measured.speedup, interval, gflops, fraction)
+        return BaselineRow(name, what, status, evaluation.message, sessions=found)
+    stats, interval = measured.candidate, measured.speedup_ci
+    rates = _rates(stats, start)
+    return BaselineRow(name, what, status, "", stats, measured.speedup, interval, *rates, found)
 
 
-def _vendor(result: VendorResult, start: Program) -> BaselineRow:
+def _vendor(library: str, start: Program) -> BaselineRow:
+    found = in_sessions(lambda: measure_vendor(start.workload, start.target, library))
+    result = found.answer
+    what, status = result.version, result.status.value
     if result.stats is None:
-        return BaselineRow("vendor", result.version, result.status.value, result.message)
-    gflops, fraction = _rates(result.stats, start)
+        message = found.message or result.message
+        return BaselineRow("vendor", what, status, message, sessions=found.speedups)
     return BaselineRow(
         "vendor",
-        result.version,
-        result.status.value,
+        what,
+        status,
         result.message,
         result.stats,
         result.speedup,
-        result.speedup_ci,
-        gflops,
-        fraction,
+        found.interval,
+        *_rates(result.stats, start),
+        found.speedups,
     )
 
 

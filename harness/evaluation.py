@@ -125,13 +125,16 @@ class Evaluation:
     """fingerprint of the machine whose stored verdict this is, if an evaluator that replays a store
     answered; "" for one that was made, or may be made again, here"""
     sessions: tuple[float, ...] = ()
-    """speedups of the sessions of `evaluate_in_sessions`, in the order of measuring; () for one"""
+    """speedups of the sessions of `evaluate_in_sessions` that could be measured, in the order of
+    measuring; () for one. With status NOISY they were too few: what was seen, not a claim"""
 
     def __post_init__(self) -> None:
         if self.measurement is not None and self.status is not Status.PASSED:
             raise InvalidValueError("evaluation with a measurement", self.status, "status passed")
         if self.status is Status.PASSED and (self.measurement is None or self.gate is None):
             raise InvalidValueError("passed evaluation", self, "a measurement and a gate report")
+        if self.sessions and self.status not in (Status.PASSED, Status.NOISY):
+            raise InvalidValueError("evaluation with sessions", self.status, "passed or noisy")
 
     @property
     def passed(self) -> bool:
@@ -142,6 +145,16 @@ class Evaluation:
     def speedup(self) -> float | None:
         """Speedup over naive, or None without a pass."""
         return self.measurement.speedup if self.measurement else None
+
+    @property
+    def speedup_ci(self) -> tuple[float, float] | None:
+        """Interval of `speedup`, or None without a pass."""
+        return self.measurement.speedup_ci if self.measurement else None
+
+    @property
+    def stats(self) -> TimingStats | None:
+        """Times of the program, or None without a pass."""
+        return self.measurement.candidate if self.measurement else None
 
 
 @dataclass(frozen=True, slots=True)

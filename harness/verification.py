@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median_low
 
 from tirgym.harness.agent import Candidate
-from tirgym.harness.evaluation import Evaluation, Level, Measurement
+from tirgym.harness.evaluation import Evaluation, Level
 from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.in_sessions import SESSIONS, in_sessions
 from tirgym.harness.program import Program
 from tirgym.harness.shorten import shorten
 from tirgym.harness.status import Status
@@ -22,13 +22,6 @@ __all__ = [
     "verify_best",
 ]
 
-SESSIONS = 3
-"""Processes that a number which is reported comes from, unless they disagree …"""
-MOST_SESSIONS = 5
-"""… and then at most."""
-AGREEMENT = 0.1
-"""Sessions agree while half of what their intervals span together is no wider than this share of
-their median."""
 _NOISY_RETRIES = 2
 
 
@@ -64,48 +57,30 @@ def evaluate_in_sessions(
     the bootstrap interval tells by how much. Between processes they also differ by where memory
     lies and by what else the machine's hardware is busy with for seconds, which no interval of one
     session can show. So each session is a new worker with its own inputs; the answer is the
-    evaluation with the median speedup (the lower of two), `sessions` holds all of them, and its
-    interval spans those of all sessions: no coverage is claimed for it. If they disagree, up to
-    `MOST_SESSIONS` are measured.
+    evaluation with the median speedup (the lower of two), `sessions` holds all that were measured,
+    and its interval spans those of all of them: no coverage is claimed for it.
 
-    A session without a pass is the answer, except that noisy ones only leave fewer to choose from.
+    If they disagree, or some are NOISY, up to five are measured. Fewer than `sessions`
+    passes give no number: the answer is then NOISY, its message says how many could be measured, and
+    `sessions` what they showed, which is no claim. A wrong result or any other failure of one session
+    is the answer, without numbers. With one session, the answer is that of `evaluate_in_full`.
     """
-    found: list[Evaluation] = []
-    for number in range(1, max(sessions, MOST_SESSIONS) + 1):
+
+    def measure() -> Evaluation:
         evaluator.renew()
-        evaluation = evaluate_in_full(evaluator, program, fresh=True)
-        if evaluation.passed:
-            found.append(evaluation)
-        elif evaluation.status is not Status.NOISY:
-            return evaluation
-        if number >= sessions and (sessions == 1 or _agree(found)):
-            break
-    return _median_session(found) if found else evaluation
+        return evaluate_in_full(evaluator, program, fresh=True)
 
-
-def _agree(sessions: Sequence[Evaluation]) -> bool:
-    """Whether there are any, and their intervals span little."""
-    measured = [e.measurement for e in sessions if e.measurement is not None]
-    if not measured:
-        return False
-    low, high = _span(measured)
-    return high - low <= 2.0 * AGREEMENT * median_low(m.speedup for m in measured)
-
-
-def _median_session(sessions: Sequence[Evaluation]) -> Evaluation:
-    """The evaluation with the median speedup; its interval spans all of theirs."""
-    measured = [e.measurement for e in sessions if e.measurement is not None]
-    speedups = tuple(m.speedup for m in measured)
-    chosen = speedups.index(median_low(speedups))
-    return replace(
-        sessions[chosen],
-        measurement=replace(measured[chosen], speedup_ci=_span(measured)),
-        sessions=speedups if len(speedups) > 1 else (),
-    )
-
-
-def _span(measured: Sequence[Measurement]) -> tuple[float, float]:
-    return min(m.speedup_ci[0] for m in measured), max(m.speedup_ci[1] for m in measured)
+    found = in_sessions(measure, sessions)
+    answer, measured = found.answer, found.answer.measurement
+    if sessions == 1:
+        return answer
+    if measured is not None and found.interval is not None:
+        spanning = replace(measured, speedup_ci=found.interval)
+        return replace(answer, measurement=spanning, sessions=found.speedups)
+    if found.message:
+        message = f"{found.message} ({answer.message})" if answer.message else found.message
+        return replace(answer, message=message, sessions=found.speedups)
+    return answer
 
 
 def verify_best(
@@ -116,12 +91,16 @@ def verify_best(
     on_check: Callable[[Candidate], None] | None = None,
     sessions: int = SESSIONS,
 ) -> Verdict:
-    """The best of `ranked` that holds in full, else the unscheduled program.
+    """The best of `ranked` that holds in full, else the unscheduled program, measured as the winner.
 
     The `top` best candidates that pass in full are compared by that second measurement, since the
     best of many noisy numbers flatters; the winner, rid of steps that do nothing, is then measured
     anew in `sessions` processes (`evaluate_in_sessions`), and that third number, which no store can
     give, is the one to report. Candidates that fail give way to the next in the ranking.
+
+    If none has such a number, and some that had been faster than the unscheduled program could not
+    be measured again (NOISY), the first of those is the answer, without a number: that the
+    unscheduled program is the best was not shown.
     """
     checked: list[Candidate] = []
 
@@ -133,20 +112,34 @@ def verify_best(
         return candidate
 
     passed: list[Candidate] = []
+    early: list[Candidate] = []
     for candidate in ranked:
         if len(passed) == top:
             break
         full = check(candidate.program)
         if full.evaluation.passed:
             passed.append(full)
+        elif _lost(candidate, full):
+            early.append(full)
+    late: list[Candidate] = []
     for winner in sorted(passed, key=lambda c: -(c.evaluation.speedup or 0.0)):
         program = shorten(winner.program, start)
+        if program.ir_key == start.ir_key:
+            break
         again = Candidate(program, evaluate_in_sessions(evaluator, program, sessions))
-        speedup = again.evaluation.speedup
-        if speedup is not None and (speedup >= 1.0 or program.ir_key == start.ir_key):
+        if (again.evaluation.speedup or 0.0) >= 1.0:
             return Verdict(again, tuple(checked))
-    naive = Candidate(start, evaluate_in_full(evaluator, start, fresh=True))
+        if _lost(winner, again):
+            late.append(again)
+    for unmeasured in (*late, *early):
+        return Verdict(unmeasured, tuple(checked))
+    naive = Candidate(start, evaluate_in_sessions(evaluator, start, sessions))
     return Verdict(naive, tuple(checked))
+
+
+def _lost(before: Candidate, now: Candidate) -> bool:
+    """Whether a program that had been faster than the unscheduled one cannot be measured now."""
+    return now.evaluation.status is Status.NOISY and (before.evaluation.speedup or 0.0) > 1.0
 
 
 def check_best(

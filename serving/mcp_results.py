@@ -384,7 +384,8 @@ class Exported(Result):
     trace: dict[str, Any]
     """content of a trace file; `tirgym verify` takes it once it is saved as JSON"""
     status: str
-    """passed: measured anew for this export; unverified: the number of the search, or none"""
+    """passed: measured anew for this export; unverified: the number of the search, or none; noisy:
+    right, and too few processes could be measured for a number; or what was found wrong"""
     speedup: float | None
     speedup_ci: Interval | None
     file: str | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,10 @@ import pytest
 
 from tirgym.baselines.registry import STRONGEST
 from tirgym.cli import main
+from tirgym.harness import baselines_report, verification
+from tirgym.harness.in_sessions import MOST_SESSIONS
 from tirgym.harness.macros import named_vocabulary
+from tirgym.harness.status import Status
 from tirgym.harness.trace import Trace
 from tirgym.harness.transforms import TRANSFORMS
 
@@ -136,6 +141,46 @@ def test_verify_rejects_a_wrong_program(cli: Cli, tmp_path: Path) -> None:
     assert done.err.count("\n") == 1
 
 
+def test_what_too_few_processes_could_measure_is_no_number_in_any_command(
+    found: tuple[Path, dict[str, Any]], cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_full, fresh_ones = verification.evaluate_in_full, itertools.count()
+
+    def noisy_from_the_third_on(evaluator: Any, program: Any, *, fresh: bool = False) -> Any:
+        evaluation = in_full(evaluator, program, fresh=fresh)
+        if fresh and next(fresh_ones) % MOST_SESSIONS >= 2:
+            return replace(evaluation, status=Status.NOISY, measurement=None, message="spread")
+        return evaluation
+
+    monkeypatch.setattr(verification, "evaluate_in_full", noisy_from_the_third_on)
+    monkeypatch.setattr(baselines_report, "vendor_libraries", lambda kernel, backend: ())
+    says = "2 of 5 processes could be measured, and a number takes 3 (spread)"
+    trace, out = found[0] / "new" / "trace.json", tmp_path / "out.json"
+    done = cli("verify", str(trace))
+    assert (done.code, done.err.count(says)) == (1, 1)
+    assert "too few for a number" in done.out
+    done = cli("verify", str(trace), "--json")
+    verified = done.json()["verified"]
+    assert (done.code, verified["status"], verified["speedup"]) == (1, "noisy", None)
+    assert len(verified["sessions"]) == 2
+    done = cli(
+        "optimize", "matmul", *SMALL, "--agent", "random", "--trials", "2", "--out", str(out)
+    )
+    assert (done.code, done.err.count(says)) == (1, 1)
+    assert "no number: noisy" in done.err
+    assert "no program was faster" not in done.out
+    saved = Trace.load(out).result
+    assert saved is not None
+    assert (saved.status, saved.speedup) == ("noisy", None)
+    done = cli("export", str(trace), "-o", str(tmp_path / "matmul.so"))
+    assert (done.code, "gate      passed" in done.out) == (0, True)  # right, if not measured
+    done = cli("baseline", "matmul", *SMALL, "--json")
+    naive, default, *_ = done.json()["baselines"]
+    for row in (naive, default):
+        assert (row["status"], row["message"], row["speedup"]) == ("noisy", says, None)
+    assert done.code == 1
+
+
 def test_an_inflated_claim_shows(
     found: tuple[Path, dict[str, Any]], cli: Cli, tmp_path: Path
 ) -> None:
@@ -208,7 +253,6 @@ def test_a_wrong_kernel_is_not_exported(
     from fakes import verdict
 
     from tirgym.cli import export
-    from tirgym.harness.status import Status
 
     monkeypatch.setattr(export, "evaluate_fully", lambda program: verdict(Status.WRONG_RESULT))
     done = cli("export", "add", "-s", "tiny", "-o", tmp_path / "lib.so")

@@ -305,6 +305,23 @@ def test_the_best_program_is_exported_with_a_number_of_its_own() -> None:
     assert replay(trace).ir_key == trace.ir_key
 
 
+@pytest.mark.parametrize("program", ["best", "current"])
+def test_what_too_few_processes_could_measure_is_exported_without_a_number(program: str) -> None:
+    made, evaluator = session()
+    made.apply(SPLIT, "")
+    made.evaluate("training")
+    checked = [2.0, 1.0] if program == "best" else []
+    evaluator.script = [*checked, 2.0, 2.1, *[Status.NOISY] * 9]
+    exported = made.export(program, measure=True)
+    assert (exported.status, exported.speedup, exported.speedup_ci) == ("noisy", None, None)
+    assert exported.text().startswith("noisy: no number; ")
+    trace = trace_of(exported)
+    assert trace.transforms == (SPLIT,)
+    assert trace.result is not None
+    assert (trace.result.status, trace.result.speedup) == ("noisy", None)
+    assert not evaluator.script
+
+
 def test_a_current_program_that_does_not_hold_is_not_exported() -> None:
     made, _ = session([1.0, Status.WRONG_RESULT])
     made.apply(SPLIT, "")

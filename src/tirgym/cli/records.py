@@ -38,10 +38,11 @@ def speedup_text(speedup: float | None, interval: tuple[float, float] | None) ->
     return f"{speedup:.2f}x{between}"
 
 
-def sessions_text(speedups: Sequence[float]) -> str:
+def sessions_text(speedups: Sequence[float], passed: bool) -> str:
     """`sessions 8.43x, 8.51x, 8.60x: the number is the median, its interval spans all of theirs`."""
+    meaning = "the number is the median, its interval spans all of theirs"
     each = ", ".join(f"{speedup:.2f}x" for speedup in speedups)
-    return f"sessions {each}: the number is the median, its interval spans all of theirs"
+    return f"sessions {each}: {meaning if passed else 'too few for a number'}"
 
 
 def program_record(program: Program) -> dict[str, Any]:

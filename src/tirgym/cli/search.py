@@ -298,7 +298,7 @@ def _report(result: OptimizeResult, out: Path | None, picture: Path | None) -> N
     console = result_console()
     _print_times(result)
     console.print()
-    if not result.trace.transforms:
+    if not result.trace.transforms and result.status in ("passed", "semantic_only"):
         console.print("no program was faster than the unscheduled one; more --trials may find one")
     for number, step in enumerate(result.trace.transforms, 1):
         console.print(f"{number:3}. {step}")
@@ -331,7 +331,8 @@ def _print_times(result: OptimizeResult) -> None:
         timed.append(timing_row(f"best of {result.trials} trials", result.best, speedup))
     print_table(title, (*TIMING_COLUMNS, ">speedup"), timed)
     if result.sessions:
-        result_console().print(sessions_text(result.sessions))
+        passed = result.speedup is not None
+        result_console().print(sessions_text(result.sessions, passed))
 
 
 def _diff(before: str, after: str) -> Iterator[Text]:

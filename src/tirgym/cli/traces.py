@@ -103,7 +103,7 @@ def verify_command(
         title = f"{recorded.workload} for {target}"
         print_table(title, *_claim_and_number(recorded.result, evaluation))
         if evaluation.sessions:
-            console.print(sessions_text(evaluation.sessions))
+            console.print(sessions_text(evaluation.sessions, evaluation.passed))
         if evaluation.gate is not None:
             regimes = ", ".join(evaluation.gate.regimes)
             console.print(f"gate: {evaluation.status.value} on {regimes}")
