@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tirgym.errors import EvaluationError, InvalidValueError
+from tirgym.errors import EvaluationError, InvalidValueError, ProcessDiedError
 
 __all__ = ["KERNEL_VARIABLES", "call_apart"]
 
@@ -32,16 +32,22 @@ KERNEL_VARIABLES = (
 """What holds OpenBLAS, MKL, BLIS, NVPL, oneDNN, ATen and NumPy to other machine code than they would
 choose, by their documentation."""
 _CODE = """
-import os, pickle, sys
-from tirgym.harness.fork_server import die_with_parent
-from tirgym.harness.without_torch import without_torch
+import os, pickle, sys, traceback
 
-die_with_parent()
 answers = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
-with without_torch():  # a function that has a use for it can still import it
-    function, arguments = pickle.load(sys.stdin.buffer)
-pickle.dump(function(*arguments), answers)
+try:
+    from tirgym.harness.fork_server import die_with_parent
+    from tirgym.harness.without_torch import without_torch
+
+    die_with_parent()
+    with without_torch():  # a function that has a use for it can still import it
+        function, arguments = pickle.load(sys.stdin.buffer)
+    answer = pickle.dumps((True, function(*arguments)))
+except Exception:
+    answer = pickle.dumps((False, traceback.format_exc()))
+answers.write(answer)
+answers.close()
 """
 
 
@@ -52,14 +58,16 @@ def call_apart(
 
     No variable of `KERNEL_VARIABLES` reaches it.
     Everything must pickle by name, so `function` cannot lie in the module that is run as the program:
-    InvalidValueError. Raises TimeoutError after `timeout_s`, and EvaluationError with
-    the last words of a process that failed.
+    InvalidValueError. Raises TimeoutError after `timeout_s`, ProcessDiedError with the
+    last words of a process that a signal killed or that ended without an answer, and EvaluationError
+    (no subclass) with those of a call that raised, whatever it raised, or that could not begin.
     """
     if getattr(function, "__module__", "") == "__main__":
         accepted = "one of a module that another process can import"
         raise InvalidValueError("function", getattr(function, "__name__", function), accepted)
     threads = dict.fromkeys(THREAD_VARIABLES, str(num_threads))
     kept = {name: text for name, text in os.environ.items() if name not in KERNEL_VARIABLES}
+    name = getattr(function, "__name__", function)
     paths = os.pathsep.join(path for path in sys.path if path)
     try:
         done = subprocess.run(
@@ -71,9 +79,17 @@ def call_apart(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        name = getattr(function, "__name__", function)
         raise TimeoutError(f"{name} did not end within {timeout_s:.0f} s") from None
-    if done.returncode != 0:
-        words = " ".join(done.stderr.decode("utf-8", "replace").split())[-400:]
-        raise EvaluationError(f"a process of its own ended with {done.returncode}: {words}")
-    return pickle.loads(done.stdout)
+    except OSError as error:
+        raise EvaluationError(f"no process could be started for {name}: {error}") from None
+    if done.returncode != 0 or not done.stdout:
+        words = _last_words(done.stderr.decode("utf-8", "replace"))
+        raise ProcessDiedError(f"a process of its own ended with {done.returncode}: {words}")
+    returned, answer = pickle.loads(done.stdout)
+    if not returned:
+        raise EvaluationError(f"{name} failed in a process of its own: {_last_words(answer)}")
+    return answer
+
+
+def _last_words(text: str) -> str:
+    return " ".join(text.split())[-400:]

@@ -6,12 +6,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
 from tirgym.benchmarks.leaderboard.entrants import kind_of
-from tirgym.benchmarks.leaderboard.measuring import Job
+from tirgym.benchmarks.leaderboard.measuring import NOT_MEASURED, Job
 from tirgym.benchmarks.leaderboard.record import (
     Answer,
     Claim,
@@ -37,6 +37,7 @@ __all__ = [
     "Crasher",
     "Deaf",
     "Eater",
+    "Failing",
     "Forger",
     "Gusher",
     "Idle",
@@ -125,6 +126,21 @@ def measured(
         ]
 
     return measure
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Clean processes, in any process, that fail for a reason of the machine on one workload."""
+
+    uri: str
+    reason: str
+
+    def __call__(self, uri: str, target: Target, jobs: Sequence[Job], number: int) -> list[Session]:
+        if uri != self.uri:
+            return measured()(uri, target, jobs, number)
+        status, reason = NOT_MEASURED, self.reason
+        made = session(None, number, workload=uri, status=status, message=reason)
+        return [replace(made, recipe=job.recipe.digest) for job in jobs]
 
 
 # -- agents of third parties, played in processes of their own --------------------------------

@@ -89,6 +89,7 @@ def test_error_tree_is_whole_and_pickles() -> None:
         ),
         errors.EvaluationError("no worker"),
         errors.WorkerDiedError("gone"),
+        errors.ProcessDiedError("a process of its own ended with -11"),
         errors.DeviceError("cuLaunchKernel", 700, "an illegal memory access was encountered"),
         errors.TrustedProgramError("matmul fails its own gate"),
         errors.TrainingError("the reward is nan"),

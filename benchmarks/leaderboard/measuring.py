@@ -14,7 +14,12 @@ from tirgym.benchmarks.leaderboard.recipes import ProgramMaker
 from tirgym.benchmarks.leaderboard.record import Kind, Recipe, RecipeKind
 from tirgym.benchmarks.leaderboard.running import versions
 from tirgym.benchmarks.leaderboard.verdicts import Session, ShapeVerdict
-from tirgym.errors import EvaluationError, IllegalTransformError, UsageError
+from tirgym.errors import (
+    EvaluationError,
+    IllegalTransformError,
+    ProcessDiedError,
+    UsageError,
+)
 from tirgym.harness.calibration import Peaks, peaks
 from tirgym.harness.default_schedule import default_program
 from tirgym.harness.evaluation import Evaluation
@@ -26,13 +31,16 @@ from tirgym.harness.static_profile import roofline, static_profile
 from tirgym.harness.status import FATAL, Status
 from tirgym.harness.store import PROTOCOL_VERSION
 from tirgym.harness.target import Target
-from tirgym.harness.vendor import measure_vendor
+from tirgym.harness.vendor import VendorResult, measure_vendor
 from tirgym.harness.verification import evaluate_in_full
 from tirgym.kernels_suite.kernel import Workload
 from tirgym.kernels_suite.registry import load_workload
 
-__all__ = ["Job", "measure_apart", "measure_here", "other_shapes"]
+__all__ = ["NOT_MEASURED", "Job", "measure_apart", "measure_here", "other_shapes"]
 
+NOT_MEASURED = "not_measured"
+"""Status of a session that did not take place, for a reason of the machine. It says nothing about the
+recipe and stands on no board."""
 TIMEOUT_S = 1800.0
 """For each job of a session, waits for other timings on the machine included."""
 ATTEMPTS = 2
@@ -52,24 +60,35 @@ class Job:
 def measure_apart(uri: str, target: Target, jobs: Sequence[Job], session: int) -> list[Session]:
     """One session of some recipes of one workload, in a fresh process.
 
-    A job whose process dies, twice, is a session with status CRASH or TIMEOUT; the others are not
-    harmed.
+    A job whose process dies, twice, is a session with status CRASH or TIMEOUT. One that could not be
+    measured since the machine failed (a full disk, peaks that cannot be measured, an unscheduled
+    program that is wrong), twice, is one with status NOT_MEASURED. The others are not harmed.
     """
     threads, limit_s = target.num_threads, TIMEOUT_S * len(jobs)
     arguments = (uri, target, tuple(jobs), session)
+    failures: list[Exception] = []
     for _ in range(ATTEMPTS if len(jobs) == 1 else 1):
         try:
             found: list[Session] = call_apart(
                 measure_here, *arguments, num_threads=threads, timeout_s=limit_s
             )
         except (EvaluationError, TimeoutError) as error:
-            failure = error
+            failures.append(error)
         else:
             return found
     if len(jobs) > 1:
         return [measure_apart(uri, target, [job], session)[0] for job in jobs]
-    status = Status.TIMEOUT if isinstance(failure, TimeoutError) else Status.CRASH
-    return [_session(uri, target, jobs[0], session, status.value, message=str(failure))]
+    status, message = _blame(failures)
+    return [_session(uri, target, jobs[0], session, status, message=message)]
+
+
+def _blame(failures: Sequence[Exception]) -> tuple[str, str]:
+    """Status and message of a job whose process failed each time: the machine's unless it died always."""
+    for failure in failures:
+        if not isinstance(failure, ProcessDiedError | TimeoutError):
+            return NOT_MEASURED, str(failure)
+    last = failures[-1]
+    return (Status.TIMEOUT if isinstance(last, TimeoutError) else Status.CRASH).value, str(last)
 
 
 def measure_here(uri: str, target: Target, jobs: Sequence[Job], session: int) -> list[Session]:
@@ -109,7 +128,10 @@ def _measured(job: Job, maker: ProgramMaker, session: int, evaluator: LocalEvalu
             code_key=control.code_key,
         )
     if job.recipe.kind is RecipeKind.LIBRARY:
-        timed = measure_vendor(workload, target, job.recipe.vendor)
+        try:
+            timed = _library(workload, target, job.recipe.vendor)
+        except ProcessDiedError as error:
+            return _session(*place, Status.CRASH.value, message=str(error))
         best_us = timed.stats.lower_quartile_us if timed.stats else None
         return _session(
             *place,
@@ -126,6 +148,16 @@ def _measured(job: Job, maker: ProgramMaker, session: int, evaluator: LocalEvalu
         return _session(*place, Status.ILLEGAL.value, message=f"does not apply: {error}")
     evaluation = evaluate_in_full(evaluator, program, fresh=True)
     return _session(*place, evaluation.status.value, **_numbers(evaluation))
+
+
+def _library(workload: Workload, target: Target, library: str) -> VendorResult:
+    """A library's own process may die as often as one of a job."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return measure_vendor(workload, target, library)
+        except ProcessDiedError:
+            continue
+    return measure_vendor(workload, target, library)
 
 
 def _program(job: Job, maker: ProgramMaker) -> Program:

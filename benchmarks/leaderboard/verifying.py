@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line, read_lines
-from tirgym.benchmarks.leaderboard.measuring import Job, measure_apart
+from tirgym.benchmarks.leaderboard.measuring import NOT_MEASURED, Job, measure_apart
 from tirgym.benchmarks.leaderboard.record import Record
 from tirgym.benchmarks.leaderboard.running import versions
 from tirgym.benchmarks.leaderboard.side_by_side import require_jobs, side_by_side
@@ -73,7 +73,8 @@ def verify_board(
 ) -> Summary:
     """Measure what lacks sessions, `jobs` processes at a time, then write verified.jsonl.
 
-    Killed at any moment and called again, it goes on after the last process that ended. Raises
+    Killed at any moment and called again, it goes on after the last process that ended. What the
+    machine failed to measure is a problem, and no session, so that the next call measures it. Raises
     InvalidValueError for a folder without records that can be verified here, and for more jobs than
     have cores of their own.
     """
@@ -97,7 +98,9 @@ def verify_board(
     began, fresh = time.monotonic(), 0
     with closing(side_by_side(_Chunk(measure, target), waiting, jobs)) as results:
         for (uri, session, chunk), measured in results:
-            for found in (replace(session, beside=jobs - 1) for session in measured):
+            problems += _not_measured(measured)
+            for given in (each for each in measured if each.status != NOT_MEASURED):
+                found = replace(given, beside=jobs - 1)
                 line = signer.signed({"format": SESSION_FORMAT, **asdict(found)})
                 append_line(folder.sessions_path, line)
                 known[found.workload, found.recipe].append(found)
@@ -123,6 +126,14 @@ class _Chunk:
     def __call__(self, chunk: tuple[str, int, list[Job]]) -> list[Session]:
         uri, session, jobs = chunk
         return self.measure(uri, self.target, jobs, session)
+
+
+def _not_measured(found: Iterable[Session]) -> Iterator[str]:
+    """One line for all recipes that the machine failed for the same reason."""
+    lost = Counter((s.workload, s.session, s.message) for s in found if s.status == NOT_MEASURED)
+    for (uri, session, reason), many in lost.items():
+        what = f"{uri}, session {session + 1}" + (f", {many} recipes" if many > 1 else "")
+        yield f"not measured, try again: {what}: {reason}"
 
 
 def _missing(folder: BoardFolder, records: Sequence[Record]) -> Iterator[Verified]:

@@ -17,6 +17,7 @@
     ├── TrainingError              a training cannot go on: a reward or a loss is no number
     └── EvaluationError            the measuring machinery failed, as opposed to the program it measured
         ├── WorkerDiedError        the worker process ended in the middle of a request
+        ├── ProcessDiedError       a process that was started for one call ended without an answer
         ├── DeviceError            a GPU's driver refused a kernel or lost it
         └── TrustedProgramError    the program that others are judged against is wrong itself
 
@@ -41,6 +42,7 @@ __all__ = [
     "IllegalTransformError",
     "InvalidValueError",
     "MissingExtraError",
+    "ProcessDiedError",
     "TargetMismatchError",
     "TirgymError",
     "TrainingError",
@@ -178,6 +180,13 @@ class EvaluationError(TirgymError):
 
 class WorkerDiedError(EvaluationError):
     """The worker process ended in the middle of a request."""
+
+
+class ProcessDiedError(EvaluationError):
+    """A process that was started for one call was killed by a signal, or ended without an answer.
+
+    What it was doing may have ended it, as opposed to a call that raised: that one says what failed.
+    """
 
 
 class DeviceError(EvaluationError):

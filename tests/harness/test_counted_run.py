@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
+from collections.abc import Callable
 from types import FunctionType
+from typing import Any
 
 import pytest
 
-from tirgym.errors import EvaluationError, InvalidValueError
+from tirgym.errors import EvaluationError, InvalidValueError, ProcessDiedError
 from tirgym.harness import counted_run
 from tirgym.harness.backend import backend
 from tirgym.harness.counted_run import count_program
@@ -56,6 +60,52 @@ def test_call_apart_sets_threads_and_reports_failures() -> None:
         call_apart(local, num_threads=1)
     with pytest.raises(TimeoutError, match="sleep"):
         call_apart(__import__("time").sleep, 30, num_threads=1, timeout_s=0.5)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        (divmod, (1, 0), "divmod failed in a process of its own: .*ZeroDivisionError"),
+        (open, ("/no/such/file",), "FileNotFoundError"),
+        (eval, ("(_ for _ in ()).throw(TimeoutError('peaks'))",), "TimeoutError: peaks"),
+        (eval, ("(_ for _ in ()).throw(MemoryError())",), "MemoryError"),
+        (eval, ("__import__('no_such_module')",), "ModuleNotFoundError"),
+        (eval, ("lambda: 1",), "pickle"),
+    ],
+)
+def test_a_call_that_raises_says_so_and_its_process_did_not_die(
+    function: Callable[..., Any], arguments: tuple[Any, ...], words: str
+) -> None:
+    with pytest.raises(EvaluationError, match=words) as caught:
+        call_apart(function, *arguments, num_threads=1)
+    assert type(caught.value) is EvaluationError
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "code"),
+    [
+        (os.abort, (), -signal.SIGABRT),
+        (signal.raise_signal, (signal.SIGSEGV,), -signal.SIGSEGV),
+        (signal.raise_signal, (signal.SIGKILL,), -signal.SIGKILL),
+        (os._exit, (1,), 1),
+        (os._exit, (0,), 0),
+        (sys.exit, (3,), 3),
+    ],
+)
+def test_a_process_that_ends_without_an_answer_died(
+    function: Callable[..., Any], arguments: tuple[Any, ...], code: int
+) -> None:
+    with pytest.raises(ProcessDiedError, match=f"ended with {code}:"):
+        call_apart(function, *arguments, num_threads=1)
+
+
+def test_a_process_that_cannot_be_started_is_the_machine_s_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(EvaluationError, match="no process could be started for getcwd") as caught:
+        call_apart(os.getcwd, num_threads=1)
+    assert type(caught.value) is EvaluationError
 
 
 def test_call_apart_leaves_behind_what_holds_libraries_to_other_machine_code(

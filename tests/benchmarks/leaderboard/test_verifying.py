@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from boards import ADD, SUM, TARGET, claimed, measured, record, session
+from boards import ADD, SUM, TARGET, Failing, claimed, measured, record, session
 from handmade import quick
 
 from tirgym.benchmarks.leaderboard import measuring
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan, append_line
-from tirgym.benchmarks.leaderboard.measuring import Job, measure_apart, other_shapes
+from tirgym.benchmarks.leaderboard.measuring import (
+    NOT_MEASURED,
+    Job,
+    measure_apart,
+    other_shapes,
+)
 from tirgym.benchmarks.leaderboard.record import Kind, Machine, Recipe, RecipeKind, Record
 from tirgym.benchmarks.leaderboard.reproducing import reproduce
 from tirgym.benchmarks.leaderboard.signing import Signer
 from tirgym.benchmarks.leaderboard.verdicts import Session, Standing
 from tirgym.benchmarks.leaderboard.verifying import Verdicts, read_verified, verify_board
-from tirgym.errors import EvaluationError, InvalidValueError
+from tirgym.errors import EvaluationError, InvalidValueError, ProcessDiedError
 from tirgym.harness.backend import backend
 from tirgym.harness.calibration import estimated_peaks
 from tirgym.harness.local_evaluator import GateCheck
 from tirgym.harness.status import Status
 from tirgym.harness.store import PROTOCOL_VERSION
 from tirgym.harness.target import Target
+from tirgym.harness.vendor import VendorResult
 from tirgym.kernels_suite.registry import load_workload
 
 
@@ -268,9 +275,118 @@ def test_a_job_that_ends_its_process_harms_no_other(monkeypatch: pytest.MonkeyPa
         **limits: float,
     ) -> list[Session]:
         if bad in jobs:
-            raise EvaluationError("a process of its own ended with -11")
+            raise ProcessDiedError("a process of its own ended with -11")
         return measured()(uri, target, jobs, number)
 
     monkeypatch.setattr(measuring, "call_apart", apart)
     found = measure_apart(ADD, TARGET, [good, bad], 0)
     assert [(s.status, s.speedup) for s in found] == [("passed", 2.0), ("crash", None)]
+
+
+DIED, SLOW = ProcessDiedError("a process of its own ended with -11"), TimeoutError("did not end")
+MACHINE = EvaluationError("measure_here failed in a process of its own: OSError: disk full")
+
+
+@pytest.mark.parametrize(
+    ("tries", "status"),
+    [
+        ((DIED, DIED), "crash"),
+        ((SLOW, SLOW), "timeout"),
+        ((SLOW, DIED), "crash"),
+        ((MACHINE, MACHINE), NOT_MEASURED),
+        ((DIED, MACHINE), NOT_MEASURED),
+        ((MACHINE, DIED), NOT_MEASURED),
+        ((DIED, None), "passed"),
+        ((MACHINE, None), "passed"),
+    ],
+)
+def test_a_failure_of_the_machine_is_not_one_of_the_job(
+    tries: Sequence[Exception | None], status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = iter(tries)
+
+    def apart(function: object, *arguments: Any, **limits: float) -> list[Session]:
+        failure = next(outcomes)
+        if failure is not None:
+            raise failure
+        return measured()(*arguments)
+
+    monkeypatch.setattr(measuring, "call_apart", apart)
+    (found,) = measure_apart(ADD, TARGET, [Job(GOOD, Kind.AGENT, False)], 0)
+    assert found.status == status
+    assert found.message == (str(MACHINE) if status == NOT_MEASURED else found.message)
+    assert next(outcomes, "none left") == "none left"
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_library_whose_own_process_dies_twice_is_a_crash_of_its_own(
+    deaths: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = iter([DIED] * deaths)
+
+    def vendor(*_: object) -> VendorResult:
+        failure = next(tries, None)
+        if failure is not None:
+            raise failure
+        return VendorResult("blas 1", Status.NOISY, "spread")
+
+    monkeypatch.setattr(measuring, "measure_vendor", vendor)
+    monkeypatch.setattr(measuring, "peaks", estimated_peaks)
+    jobs = [Job(Recipe(RecipeKind.LIBRARY, vendor="blas"), Kind.REFERENCE, False)]
+    (found,) = measuring.measure_here(ADD, backend("llvm").target(), jobs, 0)
+    assert found.status == ("crash" if deaths == 2 else "noisy")
+
+
+@pytest.mark.slow
+def test_a_machine_that_cannot_keep_its_peaks_fails_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TIRGYM_HOME", str(tmp_path / "file"))
+    jobs = [Job(GOOD, Kind.AGENT, shapes=False)]
+    (found,) = measure_apart(ADD, backend("llvm").target(), jobs, 0)
+    assert (found.status, found.speedup) == (NOT_MEASURED, None)
+    assert "Error" in found.message
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_the_machine_failed_is_a_problem_now_and_measured_by_the_next_call(
+    tmp_path: Path, jobs: int
+) -> None:
+    if jobs > len(os.sched_getaffinity(0)):
+        pytest.skip("one core")
+    folder = board(tmp_path, record(), record(uri=SUM))
+    found = verify_board(folder, 2, measure=Failing(SUM, str(MACHINE)), jobs=jobs)
+    places = [f"not measured, try again: {SUM}, session {n}: {MACHINE}" for n in (1, 2)]
+    assert sorted(found.problems) == places
+    assert not found.sound
+    standings = {(v.workload, v.standing) for v in found.verified}
+    assert standings == {(ADD, Standing.VERIFIED), (SUM, Standing.UNMEASURED)}
+    lines = folder.sessions_path.read_text().splitlines()
+    assert {json.loads(line)["workload"] for line in lines} == {ADD}
+    measure = Counting()
+    again = verify_board(folder, 2, measure=measure)
+    assert measure.calls == [(SUM, 0, 1), (SUM, 1, 1)]
+    assert again.sound
+
+
+def test_recipes_that_the_machine_failed_for_one_reason_are_one_line(tmp_path: Path) -> None:
+    other = tuple(claimed(n, 2.0, f"Split(loop=0, factor={2 * n})") for n in (2, 4))
+    folder = board(tmp_path, record(answers=other))
+    found = verify_board(folder, 1, measure=Failing(ADD, str(MACHINE)))
+    assert found.problems == (f"not measured, try again: {ADD}, session 1, 2 recipes: {MACHINE}",)
+
+
+def test_a_machine_failure_ends_the_command_with_one_line_and_code_1(
+    tmp_path: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = board(tmp_path / "board", record())
+
+    def apart(*_: object, **limits: float) -> list[Session]:
+        raise MACHINE
+
+    monkeypatch.setattr(measuring, "call_apart", apart)
+    done = cli("bench", "verify", str(folder.path), "--sessions", "1")
+    assert done.code == 1
+    assert done.err.count("not measured, try again") == 1
+    assert "0 of 2 answers verified" in done.out
