@@ -1,7 +1,8 @@
 """Train a policy with plain Stable-Baselines3 classes: python examples/train_sb3.py [STEPS]
 
-Needs pip install 'tirgym[rl]'. The program predicts speedups (reward="static"); leave that out to
-measure them. `tirgym train` adds curricula, evaluation, checkpoints and resuming.
+Needs pip install 'tirgym[rl]'. Speedups are predicted: tirgym/DecisionStatic-v0 pays what the static cost
+model says. Write tirgym/Decision-v0 in both places to pay measured ones, which takes far longer.
+`tirgym train` adds curricula, evaluation, checkpoints and resuming.
 """
 
 import sys

@@ -1,9 +1,10 @@
-"""`write_report`: tables with intervals, and learning curves, of a transfer study."""
+"""`write_report`: tables by seed, comparisons by workload, and learning curves, of a transfer study."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ import numpy as np
 
 from tirgym.baselines.ppo.run_folder import RunFolder
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, plain
-from tirgym.benchmarks.leaderboard.record import Record
-from tirgym.benchmarks.leaderboard.running import machine, versions
-from tirgym.benchmarks.leaderboard.statistics import Scores, estimate, geomean, ranked
+from tirgym.benchmarks.leaderboard.record import Recipe, Record
+from tirgym.benchmarks.leaderboard.statistics import Scores, geomean, ranked
+from tirgym.benchmarks.transfer.comparison import by_seed, paired_ratio, seed_interval
 from tirgym.benchmarks.transfer.plan import GROUPS, TransferPlan
 from tirgym.harness.whole_file import write_whole
 
 __all__ = ["summarize", "write_report"]
+
+REFERENCE = "ppo-gnn"
+"""Whose answers are compared with those of all others."""
 
 Curve = list[tuple[int, float]]
 """(steps, geometric mean of the predicted speedups on the val kernels)"""
@@ -39,11 +43,14 @@ def write_report(plan: TransferPlan, folder: Path) -> dict[str, Any]:
 def summarize(
     plan: TransferPlan, records: Sequence[Record], curves: Mapping[str, Sequence[Curve]]
 ) -> dict[str, Any]:
-    """The report as data.
+    """The report as data, of the records alone.
 
-    "groups": for each group, trial count and player the geometric mean of the verified speedups over
-    the unscheduled program (at least 1: one keeps that), with its 95 % interval by the stratified
-    bootstrap over seeds, over the workloads and seeds that all players have played.
+    "groups": over the workloads and seeds that all players have played, for each group
+
+    - "trials": for each trial count and player the geometric mean of the verified speedups over the
+      unscheduled program (at least 1: one keeps that), that of each seed, and the 95 % interval by
+      whole seeds; no interval where all seeds gave the same answers, which differ by timing alone
+    - "comparisons": `REFERENCE` over each other player, see `paired_ratio`
     """
     runs = {record.key: record for record in records}
     groups: dict[str, Any] = {}
@@ -52,22 +59,96 @@ def summarize(
         seeds, shared = _complete(plan, uris, runs)
         if not shared:
             continue
+        scores = {
+            (name, trials): _scores(runs, name, shared, seeds, trials)
+            for name in plan.players
+            for trials in plan.trials
+        }
         tables = {
             str(trials): {
-                name: estimate(_scores(runs, name, shared, seeds, trials), geomean)
+                name: _estimate(
+                    scores[name, trials], _same_answers(runs, name, shared, seeds, trials)
+                )
                 for name in plan.players
             }
             for trials in plan.trials
         }
-        groups[group] = {"workloads": shared, "seeds": len(seeds), "trials": tables}
+        groups[group] = {
+            "workloads": shared,
+            "seeds": len(seeds),
+            "trials": tables,
+            "comparisons": _comparisons(plan, scores),
+        }
     return {
         "plan": {"steps": plan.steps, "reward": plan.reward, "env": plan.env},
-        "machine": machine().cpu,
-        "versions": versions(),
+        "machine": ", ".join(sorted({record.machine.cpu for record in records})),
+        "versions": _versions(records),
         "groups": groups,
         "workloads": _by_workload(plan, runs),
         "curves": {name: [list(map(list, curve)) for curve in curves[name]] for name in curves},
     }
+
+
+def _versions(records: Sequence[Record]) -> dict[str, str]:
+    """Package → its version, or all where records differ."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        for package, version in record.versions.items():
+            found.setdefault(package, {})[version] = None
+    return {package: ", ".join(all_of) for package, all_of in found.items()}
+
+
+def _estimate(scores: Scores, same: bool) -> dict[str, Any]:
+    low, high = (None if same else seed_interval(scores)) or (None, None)
+    value = float(geomean(scores))
+    return _rounded({"value": value, "low": low, "high": high, "by_seed": by_seed(scores)})
+
+
+def _rounded(value: Any) -> Any:
+    """Six digits of each number: the last bits of a logarithm are not the same on every CPU."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _same_answers(
+    runs: Mapping[tuple[str, str, int], Record],
+    name: str,
+    uris: Sequence[str],
+    seeds: Sequence[int],
+    trials: int,
+) -> bool:
+    """Whether the player answered with the same recipes whatever the seed."""
+
+    def recipe(uri: str, seed: int) -> Recipe | None:
+        answer = runs[name, uri, seed].answer(trials)
+        return None if answer is None else answer.recipe
+
+    return all(recipe(uri, seed) == recipe(uri, seeds[0]) for uri in uris for seed in seeds)
+
+
+def _comparisons(
+    plan: TransferPlan, scores: Mapping[tuple[str, int], Scores]
+) -> list[dict[str, Any]]:
+    """`REFERENCE` over each other player at equal trials, and its first answer over random's next."""
+    if REFERENCE not in plan.players:
+        return []
+    others = [name for name in plan.players if name != REFERENCE]
+    pairs = [(name, trials, trials) for name in others for trials in plan.trials]
+    if "random" in others and len(plan.trials) > 1:
+        pairs.append(("random", *plan.trials[:2]))
+    return [
+        {
+            "first": REFERENCE,
+            "first_trials": mine,
+            "second": name,
+            "second_trials": theirs,
+            **_rounded(asdict(paired_ratio(scores[REFERENCE, mine], scores[name, theirs]))),
+        }
+        for name, mine, theirs in pairs
+    ]
 
 
 def _complete(
@@ -127,36 +208,71 @@ def _curves(plan: TransferPlan, folder: Path) -> dict[str, list[Curve]]:
     return found
 
 
+_READING = """
+Each cell: geometric mean over workloads and seeds (95 % interval by whole seeds), then the geometric
+mean of each seed. A seed of a policy is one training, which plays all workloads, so seeds are drawn
+whole. With three seeds the interval is no more than the lowest and the highest of them, and such a
+range holds the median of all seeds with probability 75 %. No interval: one seed, or the same answers
+with every seed, which then differ by timing alone.
+
+Comparisons: ratio of the geometric means, paired by workload (95 % bootstrap over workloads, the seeds
+taken as they are), and on how many workloads the first is ahead. Workloads of one family are alike,
+which makes these intervals too narrow; they are many, and none is corrected for that.
+"""
+
+
 def _markdown(plan: TransferPlan, found: Mapping[str, Any]) -> str:
     said = (
         f"Policies: {plan.steps:,} steps of {plan.env}, {plan.reward} reward, train families of "
         f"core-v0. Machine: {found['machine']}, one thread. Verified speedup over the unscheduled "
-        "program, geometric mean (95 % stratified bootstrap over seeds)."
+        "program."
     )
-    lines = ["# Transfer to kernels that no policy was trained on", "", said]
+    lines = [
+        "# Transfer to kernels that no policy was trained on",
+        "",
+        said,
+        *_READING.splitlines(),
+    ]
     for group, table in found["groups"].items():
         number, seeds = len(table["workloads"]), table["seeds"]
         counts = list(table["trials"])
-        lines += [
-            "",
-            f"## Held-out {group}: {number} workloads, {seeds} seeds",
-            "",
-            "| player | " + " | ".join(_heading(count) for count in counts) + " |",
-            "|---|" + "---:|" * len(counts),
-        ]
+        lines += ["", f"## Held-out {group}: {number} workloads, {seeds} seeds", ""]
+        lines += _head("player", [_heading(count) for count in counts])
         lines += [
             f"| {name} | " + " | ".join(_cell(table["trials"][c][name]) for c in counts) + " |"
             for name in plan.players
         ]
+        if table["comparisons"]:
+            lines += ["", *_head("compared", ["ratio", "ahead on"])]
+            lines += [_compared(comparison) for comparison in table["comparisons"]]
     return "\n".join(lines) + "\n"
+
+
+def _head(first: str, others: Sequence[str]) -> list[str]:
+    return ["| " + " | ".join([first, *others]) + " |", "|---|" + "---:|" * len(others)]
 
 
 def _heading(trials: str) -> str:
     return "first answer" if trials == "1" else f"{trials} trials"
 
 
-def _cell(estimate: Mapping[str, float | None]) -> str:
-    value, low, high = (estimate[key] for key in ("value", "low", "high"))
+def _cell(estimate: Mapping[str, Any]) -> str:
+    seeds = ", ".join(f"{value:.2f}" for value in estimate["by_seed"])
+    return f"{_ranged(estimate['value'], estimate)}: {seeds}"
+
+
+def _compared(comparison: Mapping[str, Any]) -> str:
+    mine, theirs = (_heading(str(comparison[f"{who}_trials"])) for who in ("first", "second"))
+    at = mine if mine == theirs else f"{mine} against {theirs}"
+    return (
+        f"| {comparison['first']} / {comparison['second']}, {at} "
+        f"| {_ranged(comparison['ratio'], comparison)} "
+        f"| {comparison['ahead']} of {comparison['workloads']} |"
+    )
+
+
+def _ranged(value: float, ends: Mapping[str, Any]) -> str:
+    low, high = ends["low"], ends["high"]
     return f"{value:.2f}" if low is None else f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
