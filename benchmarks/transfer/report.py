@@ -104,13 +104,15 @@ def _estimate(scores: Scores, same: bool) -> dict[str, Any]:
     return _rounded({"value": value, "low": low, "high": high, "by_seed": by_seed(scores)})
 
 
-def _rounded(value: Any) -> Any:
-    """Six digits of each number: the last bits of a logarithm are not the same on every CPU."""
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+def _rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Nine digits of each number: the last bits of a logarithm are not the same on every CPU."""
+
+    def shorter(value: Any) -> Any:
+        if isinstance(value, list):
+            return [shorter(item) for item in value]
+        return float(f"{value:.9g}") if isinstance(value, float) else value
+
+    return {name: shorter(value) for name, value in figures.items()}
 
 
 def _same_answers(
@@ -138,7 +140,7 @@ def _comparisons(
     others = [name for name in plan.players if name != REFERENCE]
     pairs = [(name, trials, trials) for name in others for trials in plan.trials]
     if "random" in others and len(plan.trials) > 1:
-        pairs.append(("random", *plan.trials[:2]))
+        pairs.append(("random", plan.trials[0], plan.trials[1]))
     return [
         {
             "first": REFERENCE,
