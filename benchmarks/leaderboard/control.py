@@ -40,7 +40,8 @@ class ControlResult:
 def measure_control(
     workload: Workload, target: Target, plan: TimingPlan = FULL_PLAN
 ) -> ControlResult:
-    """Gate and time, in this process, whatever number of threads libraries have here."""
+    """Gate and time, in this process, whatever number of threads libraries and whatever pages memory
+    has here; `measure_apart` gives it those of a worker."""
     compiler = backend(target.backend)
     naive = compiler.module_json(compiler.start(workload, target))
     lock = timing_lock_path()

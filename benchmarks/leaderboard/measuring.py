@@ -24,6 +24,7 @@ from tirgym.harness.calibration import Peaks, peaks
 from tirgym.harness.default_schedule import default_program
 from tirgym.harness.evaluation import Evaluation
 from tirgym.harness.hardware import fingerprint
+from tirgym.harness.huge_pages import without_huge_pages
 from tirgym.harness.local_evaluator import LocalEvaluator
 from tirgym.harness.own_process import call_apart
 from tirgym.harness.program import Program
@@ -70,7 +71,7 @@ def measure_apart(uri: str, target: Target, jobs: Sequence[Job], session: int) -
     for _ in range(ATTEMPTS if len(jobs) == 1 else 1):
         try:
             found: list[Session] = call_apart(
-                measure_here, *arguments, num_threads=threads, timeout_s=limit_s
+                measure_session, *arguments, num_threads=threads, timeout_s=limit_s
             )
         except (EvaluationError, TimeoutError) as error:
             failures.append(error)
@@ -80,6 +81,13 @@ def measure_apart(uri: str, target: Target, jobs: Sequence[Job], session: int) -
         return [measure_apart(uri, target, [job], session)[0] for job in jobs]
     status, message = _blame(failures)
     return [_session(uri, target, jobs[0], session, status, message=message)]
+
+
+def measure_session(uri: str, target: Target, jobs: Sequence[Job], session: int) -> list[Session]:
+    """`measure_here` with ordinary pages alone, as workers and libraries have them: the control runs in
+    this process itself."""
+    without_huge_pages()
+    return measure_here(uri, target, jobs, session)
 
 
 def _blame(failures: Sequence[Exception]) -> tuple[str, str]:

@@ -284,7 +284,7 @@ def test_a_job_that_ends_its_process_harms_no_other(monkeypatch: pytest.MonkeyPa
 
 
 DIED, SLOW = ProcessDiedError("a process of its own ended with -11"), TimeoutError("did not end")
-MACHINE = EvaluationError("measure_here failed in a process of its own: OSError: disk full")
+MACHINE = EvaluationError("measure_session failed in a process of its own: OSError: disk full")
 
 
 @pytest.mark.parametrize(
@@ -390,3 +390,23 @@ def test_a_machine_failure_ends_the_command_with_one_line_and_code_1(
     assert done.code == 1
     assert done.err.count("not measured, try again") == 1
     assert "0 of 2 answers verified" in done.out
+
+
+def test_the_control_has_the_pages_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ordinary ones, from before anything is measured on; and this process keeps its own."""
+    happened: list[str] = []
+    monkeypatch.setattr(measuring, "without_huge_pages", lambda: happened.append("ordinary pages"))
+
+    def here(*arguments: Any) -> list[Session]:
+        happened.append("measured")
+        return measured()(*arguments)
+
+    def apart(function: Callable[..., Any], *arguments: Any, **limits: float) -> Any:
+        happened.append("in another process")
+        return function(*arguments)
+
+    monkeypatch.setattr(measuring, "measure_here", here)
+    monkeypatch.setattr(measuring, "call_apart", apart)
+    jobs = [Job(Recipe(RecipeKind.CONTROL), Kind.CONTROL, shapes=False)]
+    assert [s.status for s in measure_apart(ADD, TARGET, jobs, 0)] == ["passed"]
+    assert happened == ["in another process", "ordinary pages", "measured"]
