@@ -244,6 +244,13 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         return None if before is None or before is after else explain(before, after)
 
     @property
+    def pays_at_end(self) -> bool:
+        """Whether the reward pays with the last step alone (see `EpisodeReward.pays_at_end`), as one
+        does that asks for no verdict before."""
+        late = self._reward.needs is Needs.FINAL
+        return late or bool(getattr(self._reward, "pays_at_end", False))
+
+    @property
     def program(self) -> Program:
         """The current program; raises ResetNeeded before the first reset."""
         return self._running(over=True).program

@@ -15,6 +15,7 @@ class FinalSpeedup(EpisodeReward):
     """
 
     needs = Needs.FINAL
+    pays_at_end = True
 
     def _next_level(self, transition: Transition) -> float:
         if transition.evaluation is None or not transition.final:

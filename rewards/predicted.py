@@ -20,7 +20,7 @@ class PredictedSpeedup(EpisodeReward):
 
     def __init__(self, penalty: float, illegal_penalty: float, every_step: bool) -> None:
         super().__init__(penalty=penalty, illegal_penalty=illegal_penalty)
-        self.every_step = every_step
+        self.every_step, self.pays_at_end = every_step, not every_step
 
     def predicted_level(self, program: Program) -> float:
         """Log of the predicted speedup over the program that the episode began with, on the grid."""

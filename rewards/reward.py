@@ -95,6 +95,10 @@ class EpisodeReward:
 
     needs = Needs.NOTHING
 
+    pays_at_end = False
+    """Whether all of the speedup is paid with the last step, so that nothing is left to be paid to an
+    episode that was cut off"""
+
     def __init__(self, *, penalty: float = 1.0, illegal_penalty: float = 0.05) -> None:
         self.penalty = require_penalty("penalty", penalty)
         self.illegal_penalty = require_penalty("illegal_penalty", illegal_penalty)

@@ -32,7 +32,7 @@ class Batch:
     """(n,): the episode has ended"""
     infos: list[dict[str, Any]]
     """n; empty but at the end of an episode: "episode" as of `CurriculumEnv`,
-    "terminal_observation", and "TimeLimit.truncated" """
+    "terminal_observation", and "TimeLimit.truncated": cut off, with more to be paid """
 
 
 class Group(Protocol):
@@ -82,7 +82,7 @@ class EnvGroup:
                 infos[number] = {
                     "episode": info["episode"],
                     "terminal_observation": observation,
-                    "TimeLimit.truncated": truncated and not terminated,
+                    "TimeLimit.truncated": _leaves_more(env, terminated, truncated),
                 }
                 observation, _ = env.reset()
             observations.append(observation)
@@ -121,6 +121,14 @@ class EnvGroup:
             np.array(dones, np.bool_),
             infos,
         )
+
+
+def _leaves_more(env: CurriculumEnv, terminated: bool, truncated: bool) -> bool:
+    """Whether the episode was cut off before all was paid: learners add the value of its last state.
+
+    A reward that pays at the end has paid in full by then, for the program that there was.
+    """
+    return truncated and not terminated and not env.get_wrapper_attr("pays_at_end")
 
 
 def stacked(observations: Sequence[Any]) -> Observations:

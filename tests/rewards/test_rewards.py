@@ -183,6 +183,13 @@ def test_final_speedup_pays_once() -> None:
     assert sum(play(FinalSpeedup(), [move(verdict(Status.CRASH), final=True)])) == -1.0
 
 
+def test_rewards_say_whether_they_pay_at_the_end() -> None:
+    assert FinalSpeedup().pays_at_end
+    assert not LogSpeedup().pays_at_end
+    assert not StaticCost(FakeCost()).pays_at_end
+    assert StaticCost(FakeCost(), every_step=False).pays_at_end
+
+
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=20))
 def test_static_cost_telescopes_to_the_last_prediction(depths: list[int]) -> None:
     reward, cost = StaticCost(FakeCost()), FakeCost()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from nan_reward import NanReward
+from paid_late import PaidLate
 
 pytest.importorskip("stable_baselines3")
 
@@ -71,6 +73,24 @@ def test_the_end_of_an_episode_is_told_as_learners_expect() -> None:
     assert info["TimeLimit.truncated"] is False
     assert set(info["terminal_observation"]) == set(env.observation_space.spaces)
     env.close()
+
+
+@pytest.mark.parametrize(
+    ("reward", "more"),
+    [("static", True), ("paid_late:PaidLate", False), ("replay", False)],
+)
+def test_what_is_cut_off_has_more_to_come_only_where_each_step_is_paid(
+    reward: str, more: bool
+) -> None:
+    spec = EnvSpec(kernels=("core-v0/row_sum",), shapes="default", reward=reward, max_steps=1)
+    env = GroupedVecEnv(replace(spec, store="core-v0"), 1, 0)
+    env.reset()
+    (legal,) = env.env_method("action_masks")
+    _, _, dones, infos = env.step(np.array([int(np.flatnonzero(legal)[0])]))
+    env.close()
+    assert bool(dones[0])
+    assert infos[0]["TimeLimit.truncated"] is more
+    assert PaidLate().pays_at_end
 
 
 def test_illegal_actions_are_counted() -> None:
