@@ -32,11 +32,13 @@ class Imitated:
     """weighted share of states whose likeliest action is the demonstrations' favourite"""
 
 
-def imitate(model: Any, shown: Demonstrations, epochs: int, seed: int) -> Imitated:
+def imitate(model: Any, shown: Demonstrations, epochs: int, seed: int, *, values: bool) -> Imitated:
     """Fit `model.policy` by `epochs` passes in an order drawn from `seed`.
 
-    Actions by cross-entropy with the demonstrations' weights, values by the log speedup that they end
-    with. With an optimizer of its own: that of `model` starts fresh.
+    Actions by cross-entropy with the demonstrations' weights, and if asked for `values` by the log
+    speedup that they end with. That is what is still to be paid from every state where the reward pays
+    at the end, and there alone: one that pays each step has paid a part of it before. With an optimizer
+    of its own: that of `model` starts fresh.
     """
     policy, rng = model.policy, np.random.default_rng([seed, 0x1317])
     optimizer = torch.optim.Adam(policy.parameters(), lr=LEARNING_RATE)
@@ -49,7 +51,7 @@ def imitate(model: Any, shown: Demonstrations, epochs: int, seed: int) -> Imitat
             batch = [shown.states[i] for i in order[first : first + BATCH]]
             entropy, agreed, error = _judge(policy, batch)
             optimizer.zero_grad()
-            (entropy / len(batch) + VALUE * error).backward()
+            (entropy / len(batch) + (VALUE if values else 0.0) * error).backward()
             torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
             optimizer.step()
             loss += float(entropy.detach())

@@ -114,12 +114,14 @@ def _imitate(args: TrainArgs, model: Any) -> None:
     from tirgym.harness.store import Store
 
     game = game_of(args.env, args.shown, costs=args.candidate_costs)
+    played = args.spec().make()
+    played.close()
     store = Store(to_read(args.imitate), read_only=True)
     try:
         shown = read_demonstrations(store, args.shown_workloads(), game)
     finally:
         store.close()
-    imitate(model, shown, args.imitation_epochs, args.seed)
+    imitate(model, shown, args.imitation_epochs, args.seed, values=played.pays_at_end)
 
 
 def _learn(model: Any, steps: int, boundary: Any) -> None:

@@ -13,6 +13,7 @@ import pytest
 for package in ("sb3_contrib", "torch_geometric", "safetensors", "tensorboard"):
     pytest.importorskip(package)
 
+import torch
 from trainings import SMALLEST
 
 from tirgym.baselines.ppo.checkpoint import read_header
@@ -20,7 +21,7 @@ from tirgym.baselines.ppo.demonstrations import Demonstrations, read_demonstrati
 from tirgym.baselines.ppo.games import game_of
 from tirgym.baselines.ppo.imitation import imitate
 from tirgym.baselines.ppo.learner import make_model
-from tirgym.baselines.ppo.training import train
+from tirgym.baselines.ppo.training import _imitate, train
 from tirgym.baselines.ppo.vector_env import GroupedVecEnv
 from tirgym.envs.replay import replay_workloads
 from tirgym.errors import InvalidValueError, TargetMismatchError
@@ -110,12 +111,28 @@ def test_an_imitator_comes_to_choose_as_the_best_walks_did(shown: Demonstrations
     env = GroupedVecEnv(SHOWN.spec(), SHOWN.envs, 0)
     try:
         first, later = (
-            imitate(make_model(SHOWN, env), shown, epochs=epochs, seed=0) for epochs in (1, 60)
+            imitate(make_model(SHOWN, env), shown, epochs=epochs, seed=0, values=True)
+            for epochs in (1, 60)
         )
     finally:
         env.close()
     assert later.cross_entropy < 0.7 * first.cross_entropy
     assert later.agreement > max(0.8, first.agreement)
+
+
+@pytest.mark.parametrize(("reward", "learns"), [("static", False), ("replay", True)])
+def test_values_are_learned_only_where_all_is_still_to_be_paid(reward: str, learns: bool) -> None:
+    args = replace(SHOWN, reward=reward, store="core-v0", shapes=None, imitation_epochs=1)
+    env = GroupedVecEnv(args.spec(), args.envs, 0)
+    try:
+        model = make_model(args, env)
+        actor, critic = model.policy.action_net.weight, model.policy.value_net.weight
+        before = actor.detach().clone(), critic.detach().clone()
+        _imitate(args, model)
+    finally:
+        env.close()
+    assert not torch.equal(actor, before[0])
+    assert torch.equal(critic, before[1]) is not learns
 
 
 def test_a_training_that_imitates_repeats_and_goes_on(tmp_path: Path) -> None:
