@@ -249,5 +249,5 @@ class DecisionEnv(CompilerEnv):
         return {
             **make_info(episode, form.overflow(view.graph)),
             "question": question.text if question is not None else "",
-            **form.info(view.graph, question),
+            **form.info(view.graph, question, view.costs),
         }

@@ -111,7 +111,9 @@ class DecisionObservation(Protocol):
         `mask` (MAX_OPTIONS,) says which options may be taken, None that all that exist may.
         """
 
-    def info(self, graph: IRGraph, question: Question | None) -> dict[str, NDArray[Any]]:
+    def info(
+        self, graph: IRGraph, question: Question | None, costs: Sequence[float] | None
+    ) -> dict[str, NDArray[Any]]:
         """New arrays that the space has no place for; always the same keys, for `info`."""
 
     def overflow(self, graph: IRGraph) -> int:
@@ -160,7 +162,9 @@ class PaddedDecision:
         arrays["action_mask"] = self._actions.mask(question) if mask is None else mask.copy()
         return arrays
 
-    def info(self, graph: IRGraph, question: Question | None) -> dict[str, NDArray[Any]]:
+    def info(
+        self, graph: IRGraph, question: Question | None, costs: Sequence[float] | None
+    ) -> dict[str, NDArray[Any]]:
         """Nothing."""
         return {}
 
@@ -202,15 +206,17 @@ class GraphDecision:
             np.concatenate([plain.nodes, mark], axis=1), plain.edges, plain.edge_links
         )
 
-    def info(self, graph: IRGraph, question: Question | None) -> dict[str, NDArray[Any]]:
-        """The targeted node, the kind and the options."""
+    def info(
+        self, graph: IRGraph, question: Question | None, costs: Sequence[float] | None
+    ) -> dict[str, NDArray[Any]]:
+        """The targeted node, the kind and the options, with their costs if these are asked for."""
         nodes = np.full(MAX_OPTIONS, -1, np.int32)
         if question is not None:
             nodes[: len(question.options)] = target_node(graph, question)[2]
         return {
             "action_node": nodes,
             "kind": _kind_row(question),
-            "options": option_rows(question, None),
+            "options": option_rows(question, costs),
         }
 
     def overflow(self, graph: IRGraph) -> int:
@@ -237,7 +243,9 @@ class FeatureDecision:
         parts = (features(graph), _kind_row(question), option_rows(question, costs).ravel())
         return np.concatenate(parts)
 
-    def info(self, graph: IRGraph, question: Question | None) -> dict[str, NDArray[Any]]:
+    def info(
+        self, graph: IRGraph, question: Question | None, costs: Sequence[float] | None
+    ) -> dict[str, NDArray[Any]]:
         """Nothing."""
         return {}
 
@@ -263,7 +271,9 @@ class TextDecision:
         """The text, ASCII; blind to measurements."""
         return describe_question(program, question, costs, mask)
 
-    def info(self, graph: IRGraph, question: Question | None) -> dict[str, NDArray[Any]]:
+    def info(
+        self, graph: IRGraph, question: Question | None, costs: Sequence[float] | None
+    ) -> dict[str, NDArray[Any]]:
         """Nothing."""
         return {}
 

@@ -22,6 +22,7 @@ def untrained(
     environment: str = "tirgym/Decision-v0",
     backend: str = "llvm",
     seed: int = 0,
+    candidate_costs: bool = False,
 ) -> str:
     """Write a checkpoint of random weights that has opinions; returns its path."""
     import torch
@@ -34,9 +35,8 @@ def untrained(
     with torch.no_grad():
         for value in policy.parameters():  # the last layers of new policies are next to nothing
             value += 0.1 * torch.randn(value.shape, generator=generator)
-    header = CheckpointHeader(
-        agent, environment, "core-v0", "train", ("matmul",), 0, "static", seed, backend
-    )
+    facts = (agent, environment, "core-v0", "train", ("matmul",), 0, "static", seed, backend)
+    header = CheckpointHeader(*facts, candidate_costs=candidate_costs)
     save_policy(policy, path, header)
     return str(path)
 

@@ -85,7 +85,7 @@ class PolicySearch:
 
     def run(self, search: Search) -> None:
         """Spend the budget; raises TargetMismatchError for a backend that the policy does not know."""
-        _Run(self.args, search, self.player.walks(search.start, search.cost)).play()
+        _Run(self.args, search, self.player.walks(search.start)).play()
 
 
 class GnnAgent(PolicySearch):
@@ -177,8 +177,9 @@ _SEARCHES: dict[str, Callable[[_Run], None]] = {"sample": _Run.sample, "beam": _
 def decision_agent(checkpoint: str = "", start: Program | None = None) -> CallbackAgent:
     """An agent that answers decision points with a policy's likeliest option; the shipped one for "".
 
-    `start` is that of `PointObserver`. Raises what `load_policy` raises, and InvalidValueError for a
-    policy that plays transforms.
+    `start` is that of `PointObserver`. A policy that was trained with `candidate_costs` sees options
+    with their static cost, whatever the points hold, and any other sees none. Raises what `load_policy`
+    raises, and InvalidValueError for a policy that plays transforms.
     """
     from tirgym.spaces.point_observer import PointObserver
 
@@ -189,7 +190,7 @@ def decision_agent(checkpoint: str = "", start: Program | None = None) -> Callba
             f"one that was trained in a Decision environment, not {player.header.environment}"
         )
         raise InvalidValueError("checkpoint of a decision agent", player.checkpoint, accepted)
-    observe = PointObserver(player.header.observation, start)
+    observe = PointObserver(player.header.observation, start, player.header.candidate_costs)
 
     def answer(point: DecisionPoint) -> Recommendation:
         observation, mask = observe(point)

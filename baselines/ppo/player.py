@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tirgym.baselines.choices import Choices
 from tirgym.baselines.ppo.checkpoint import game_for, load_policy, read_header
 from tirgym.errors import TargetMismatchError
-from tirgym.harness.cost import CostModel
+from tirgym.harness.cost import CostModel, static_cost_model
 from tirgym.harness.program import Program
 from tirgym.performance_model.one_thread import one_thread
 
@@ -55,8 +55,8 @@ class Player:
         logits: NDArray[np.float64] = found.cpu().numpy().astype(np.float64)
         return logits
 
-    def walks(self, start: Program, cost: CostModel) -> Walks:
-        """All walks from an unscheduled program.
+    def walks(self, start: Program) -> Walks:
+        """All walks from an unscheduled program; options are priced as in the training, by static cost.
 
         Raises TargetMismatchError for a program of another backend than the policy was trained for.
         """
@@ -66,7 +66,7 @@ class Player:
                 f"{self.checkpoint} was trained for backend {self.header.backend}, the program is "
                 f"for {backend}; name a checkpoint that was trained for {backend}"
             )
-        return Walks(self, start, cost)
+        return Walks(self, start, static_cost_model(backend))
 
 
 @dataclass(slots=True)

@@ -144,6 +144,19 @@ def test_costs_of_candidates_are_those_of_the_programs_that_they_make() -> None:
         observation, *_ = env.step(0)
 
 
+def test_costs_of_candidates_are_told_beside_a_graph() -> None:
+    env, graphs = (
+        static(candidate_costs=True, observation=observation) for observation in ("dict", "graph")
+    )
+    observation, _ = env.reset(seed=0)
+    _, info = graphs.reset(seed=0)
+    assert observation["options"][0, OPTION_FEATURES.index("known_cost")] == 1
+    while not env.walk.done:
+        np.testing.assert_array_equal(info["options"], observation["options"])
+        observation, *_ = env.step(0)
+        *_, info = graphs.step(0)
+
+
 def test_the_decided_node_is_marked() -> None:
     env, graphs = static(), static(observation="graph")
     observation, _ = env.reset(seed=0)

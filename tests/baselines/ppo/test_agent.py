@@ -21,7 +21,9 @@ from tirgym.baselines.registry import in_space, make_agent, make_branches
 from tirgym.errors import InvalidValueError, TargetMismatchError, UnknownNameError
 from tirgym.harness.agent import Budget
 from tirgym.harness.backend import backend
+from tirgym.harness.cost import COST_MODELS
 from tirgym.harness.decisions import SPACES, Guard, design_space
+from tirgym.harness.program import Program
 from tirgym.harness.replay import replay
 from tirgym.harness.search_run import SearchRun, Stopped
 from tirgym.harness.trace import Trace
@@ -100,7 +102,7 @@ def test_beams_hand_over_the_likeliest_walks_first(checkpoints: dict[str, str]) 
     from tirgym.baselines.ppo.player import Player
 
     run = play(checkpoints, "ppo-gnn", 40, search="beam", width=729)
-    walks = Player(checkpoints["ppo-gnn"]).walks(toy_start(), ToyCost())
+    walks = Player(checkpoints["ppo-gnn"]).walks(toy_start())
     scores = []
     for trial in run.trials[1:]:
         path = tuple(trial.answers.values())  # of the toy, where value n is option n
@@ -128,7 +130,7 @@ def test_a_low_temperature_keeps_to_what_the_policy_finds_likeliest(
 ) -> None:
     from tirgym.baselines.ppo.player import Player
 
-    walks = Player(checkpoints["ppo-gnn"]).walks(toy_start(), ToyCost())
+    walks = Player(checkpoints["ppo-gnn"]).walks(toy_start())
     rng = np.random.default_rng(0)
     best = walks.follow(1, 0.0, rng)[0]
     assert set(walks.follow(20, 1e-7, rng)) == {best}
@@ -154,6 +156,48 @@ def test_decision_points_are_answered_with_the_confidence_of_the_policy(
     answer = guard.decide(point)
     assert guard.report.overruled == 0
     assert 1 / len(point.options) < answer.confidence < 1
+
+
+@pytest.fixture
+def priced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A checkpoint whose policy was shown the costs of the options; the toy's costs are static ones."""
+    monkeypatch.setitem(COST_MODELS, "toy", "toy:ToyCost")
+    return untrained(tmp_path / "priced", "ppo-mlp", backend="toy", seed=1, candidate_costs=True)
+
+
+class Asked(ToyCost):
+    """A cost model that the policy was not trained with; remembers what it was asked about."""
+
+    def __init__(self) -> None:
+        self.programs: set[str] = set()
+
+    def predict_us(self, program: Program) -> float:
+        self.programs.add(program.ir_key)
+        return super().predict_us(program)
+
+
+def test_a_search_shows_the_policy_the_costs_it_was_trained_on(priced: str) -> None:
+    asked = Asked()
+    run = SearchRun(toy_start(), toy_vocabulary(), asked, ToyEvaluator(), Budget(1), 0)
+    run.run(make_agent("ppo-mlp", checkpoint=priced))
+    assert run.used == 1
+    assert asked.programs <= {candidate.program.ir_key for candidate in run.history}
+
+
+def test_decision_points_are_priced_as_in_the_training(
+    priced: str, checkpoints: dict[str, str]
+) -> None:
+    from tirgym.baselines.ppo.player import Player
+
+    walk = design_space(toy_start())
+    confidences = {}
+    for name, path in {"priced": priced, "plain": checkpoints["ppo-mlp"]}.items():
+        (opinion,) = Player(path).walks(toy_start()).opinions([()])
+        agent = decision_agent(path, toy_start())
+        for point in (walk.point(), walk.point(ToyCost()), walk.point(FakeCost())):
+            assert agent.decide(point).confidence == pytest.approx(np.exp(opinion.max()))
+        confidences[name] = np.exp(opinion.max())
+    assert confidences["priced"] != confidences["plain"]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,6 @@ from tirgym.errors import (
     UsageError,
 )
 from tirgym.harness.backend import backend
-from tirgym.harness.static_cost import StaticCostModel
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Split
 from tirgym.kernels_suite.registry import load_workload, split_of
@@ -201,7 +200,7 @@ def test_what_ships_was_trained_on_train_families_and_plays_others(agent: str) -
     assert splits == {Split.TRAIN}
     assert path.stat().st_size < 5_000_000
     start = backend("llvm").start(load_workload("core-v0/softmax"), Target("llvm", "x86-64-v3"))
-    walks = Player(path).walks(start, StaticCostModel())
+    walks = Player(path).walks(start)
     paths = walks.follow(3, 1.0, np.random.default_rng(0))
     assert len(set(paths)) > 1
     for path_taken in paths:
