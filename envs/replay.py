@@ -7,7 +7,7 @@ from typing import Any
 from tirgym.errors import InvalidValueError
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.hardware import fingerprint
-from tirgym.harness.replay_evaluator import ReplayEvaluator, stored_target
+from tirgym.harness.replay_evaluator import ReplayEvaluator, stored_contexts, stored_target
 from tirgym.harness.shipped_store import is_shipped, to_read
 from tirgym.harness.store import Store
 from tirgym.harness.store_contents import read_contents
@@ -67,17 +67,24 @@ def replay_target(store: Any, wanted: Target) -> Target:
         opened.close()
 
 
-def replay_workloads(store: Any, split: Split | str | None = None) -> list[str]:
+def replay_workloads(
+    store: Any, split: Split | str | None = None, target: Target | None = None
+) -> list[str]:
     """URIs of the workloads that `store` holds answers for, of one split or of all: what
     `kernel=` of a decision environment takes. What is trained to ship takes "train".
 
-    Kernels outside the suites belong to no split. Raises InvalidValueError for an unknown split.
+    With a `target` those that a replay for it answers (`stored_contexts`), else of all targets and
+    machines. Kernels outside the suites belong to no split. Raises InvalidValueError for an unknown
+    split, and what `stored_contexts` raises.
     """
     if split is not None and split not in list(Split):
         raise InvalidValueError("split", split, f"one of {', '.join(Split)}, or None")
     opened = store if isinstance(store, Store) else Store(to_read(store), read_only=True)
     try:
         found = [held for held in read_contents(opened) if held.walks]
+        if target is not None:
+            answering = set(stored_contexts(opened, target))
+            found = [held for held in found if held.context in answering]
     finally:
         if opened is not store:
             opened.close()

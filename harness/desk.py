@@ -17,7 +17,7 @@ from tirgym.kernels_suite.kernel import Shape, Workload
 from tirgym.kernels_suite.problem import build_of, bytes_of, flops_of
 from tirgym.kernels_suite.registry import LOCAL_SUITE
 
-__all__ = ["Desk", "Limits", "context_of", "roofline_floor"]
+__all__ = ["Desk", "Limits", "context_of", "roofline_floor", "versions_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ def context_of(workload: Workload, target: Target) -> Context:
     uri = workload.uri
     if kernel.suite == LOCAL_SUITE:
         uri = f"{uri}#{kernel_digest(kernel)}{_unscheduled_key(workload, target)}"
-    return Context(uri, target, _versions(target), fingerprint())
+    return Context(uri, target, versions_of(target), fingerprint())
 
 
 @lru_cache(maxsize=64)
-def _versions(target: Target) -> str:
+def versions_of(target: Target) -> str:
     """Versions of all that decides the machine code and runs it."""
     found = backend(target.backend).describe(target)["versions"]
     return " ".join(f"{name}={text}" for name, text in sorted(found.items()))

@@ -7,16 +7,17 @@ from dataclasses import replace
 
 from tirgym.errors import InvalidValueError
 from tirgym.harness.decisions.answer_tree import AnswerTree
-from tirgym.harness.desk import context_of
+from tirgym.harness.desk import context_of, versions_of
 from tirgym.harness.evaluation import Evaluation, Level
 from tirgym.harness.evaluator import Evaluator
+from tirgym.harness.hardware import fingerprint
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
 from tirgym.harness.store import SETTLED, Context, Record, Store
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Workload
 
-__all__ = ["ReplayEvaluator", "stored_target"]
+__all__ = ["ReplayEvaluator", "stored_contexts", "stored_target"]
 
 _ORDER = {
     Level.TRAINING: (Level.TRAINING, Level.FULL),
@@ -128,9 +129,43 @@ class ReplayEvaluator(Evaluator):
                 if (context.workload, context.target) == (here.workload, here.target)
                 and self.machine in (None, context.machine)
             ]
-            fits.sort(key=lambda c: (c != replace(here, protocol=c.protocol), -c.protocol))
+            fits.sort(key=lambda context: _distance(context, here))
             self._found[place] = fits[0] if fits else None
         return self._found[place]
+
+
+def _distance(context: Context, here: Context) -> tuple[bool, bool, int]:
+    """Smallest for the context whose verdicts answer `here`: of this machine, versions, the newest
+    protocol."""
+    return (context.machine != here.machine, context.versions != here.versions, -context.protocol)
+
+
+def stored_contexts(store: Store, wanted: Target) -> list[Context]:
+    """Where a replay for `stored_target(store, wanted)` finds its verdicts, one context a workload: those
+    of this machine, else of the only other one.
+
+    Raises InvalidValueError, naming what there is, where target or machine are not clear.
+    """
+    target = stored_target(store, wanted)
+    fits = [context for context in store.contexts() if context.target == target]
+    machines = sorted({context.machine for context in fits})
+    if len(machines) > 1 and fingerprint() in machines:
+        machines = [fingerprint()]
+    if len(machines) > 1:
+        accepted = (
+            f"one with numbers of one machine for {target}, not of {', '.join(machines)} "
+            "(tirgym store export OUT --machine ID makes a store of one)"
+        )
+        raise InvalidValueError("store", str(store.path), accepted)
+    versions = versions_of(target)
+    found: dict[str, Context] = {}
+    for context in fits:
+        if context.machine in machines:
+            here = replace(context, versions=versions)
+            best = found.setdefault(context.workload, context)
+            if _distance(context, here) < _distance(best, here):
+                found[context.workload] = context
+    return list(found.values())
 
 
 def stored_target(store: Store, wanted: Target) -> Target:
@@ -147,4 +182,5 @@ def stored_target(store: Store, wanted: Target) -> Target:
     if len(fits) == 1:
         return fits[0]
     held = ", ".join(map(str, targets)) or "none: the store is empty"
-    raise InvalidValueError("target to replay", str(wanted), f"one that the store has ({held})")
+    accepted = f"one that store {store.path} has ({held})"
+    raise InvalidValueError("target to replay", str(wanted), accepted)

@@ -19,9 +19,11 @@ from tirgym.baselines.ppo.games import Game
 from tirgym.errors import InvalidValueError, TargetMismatchError
 from tirgym.harness.backend import backend
 from tirgym.harness.decisions import Walk, design_space
+from tirgym.harness.replay_evaluator import stored_contexts
 from tirgym.harness.static_cost import StaticCostModel
 from tirgym.harness.store import Context, Store
 from tirgym.harness.store_records import StoredWalk
+from tirgym.harness.target import Target
 from tirgym.kernels_suite.registry import load_workload
 
 __all__ = ["Demonstrations", "State", "read_demonstrations"]
@@ -68,16 +70,20 @@ class _Place:
     next: dict[int, _Place] = field(default_factory=dict)
 
 
-def read_demonstrations(store: Store, workloads: Sequence[str], game: Game) -> Demonstrations:
+def read_demonstrations(
+    store: Store, workloads: Sequence[str], game: Game, target: Target
+) -> Demonstrations:
     """What `store` shows about `workloads` (URIs), seen as `game`, one of decisions, shows it.
 
-    Raises InvalidValueError if it shows nothing, and TargetMismatchError where a recorded walk is not
+    Walks are those that a replay for `target` has: of its backend and thread count, and of another arch
+    or machine only where the store has one alone. Raises InvalidValueError if it shows nothing or that
+    is not clear, and TargetMismatchError where a recorded walk is not
     one of the design space any more.
     """
     states: list[State] = []
     shown, total = [], 0
     speedups = _speedups(store)
-    for context in store.contexts():
+    for context in stored_contexts(store, target):
         uri = context.workload.partition("#")[0]
         good = _good(store, context, speedups) if uri in workloads else []
         if good:

@@ -14,6 +14,8 @@ from tirgym.baselines.ppo.env_spec import ENV_IDS, TRAIN_REWARDS, EnvSpec
 from tirgym.baselines.ppo.policy_kinds import POLICY_KINDS, PolicyKind
 from tirgym.envs.strategies import SHAPE_SETS
 from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.harness.shipped_store import is_shipped
+from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Split
 from tirgym.kernels_suite.registry import SUITES, list_kernels, load_workload
 
@@ -112,6 +114,7 @@ class TrainArgs:
             raise UnknownNameError("reward", self.reward, accepted_rewards)
         self.kind.require_observation(self.agent, self.shown)
         self._check_model()
+        self._check_replay()
         if self.imitate is not None and "Decision" not in self.env:
             accepted = "a Decision environment, whose answers stores hold walks of"
             raise InvalidValueError("env with imitate", self.env, accepted)
@@ -129,6 +132,17 @@ class TrainArgs:
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidValueError(name, getattr(self, name), "a number from 0 to 1")
+
+    def _check_replay(self) -> None:
+        """Raise InvalidValueError for a strict replay in whose episodes hardly anything can be earned."""
+        strict = self.reward == "replay" and self.missing != "measure"
+        if strict and "Decision" not in self.env and is_shipped(self.store):
+            accepted = (
+                f"a Decision environment: {self.store} was recorded in the decision space, Schedule "
+                "episodes hardly ever end at its programs; or --missing measure, or a store of your "
+                "own (tirgym store record --space both)"
+            )
+            raise InvalidValueError("env with a replay of what ships", self.env, accepted)
 
     def _check_model(self) -> None:
         """Raise InvalidValueError for a model that has no use, or that saw what is held out here."""
@@ -182,11 +196,23 @@ class TrainArgs:
 
         Raises InvalidValueError if it has none.
         """
-        return list(_stored(self.imitate, self.kernels, self.split))
+        return list(_stored(self.imitate, self.kernels, self.split, self.target()))
+
+    def target(self) -> Target:
+        """What the environments play on: with a model what it knows, with a replay what the store has."""
+        from tirgym.envs.replay import replay_target
+        from tirgym.harness.backend import backend
+
+        if self.model is not None:
+            from tirgym.performance_model.model import PerformanceModel
+
+            return PerformanceModel.load(self.model).header.target
+        here = backend("llvm").target(None, self.num_threads)
+        return replay_target(self.store, here) if self.reward == "replay" else here
 
     def _spec(self, kernels: tuple[str, ...], split: str, shapes: str) -> EnvSpec:
         if self.reward == "replay" and self.shapes is None:
-            kernels, shapes = _stored(self.store, kernels, split), "default"
+            kernels, shapes = _stored(self.store, kernels, split, self.target()), "default"
         return EnvSpec(
             env=self.env,
             kernels=kernels or _kernels(self.suite, split),
@@ -249,8 +275,10 @@ def _kernels(suite: str, split: str) -> tuple[str, ...]:
     return tuple(f"{kernel.suite}/{kernel.name}" for kernel in found)
 
 
-def _stored(store: str | None, kernels: Sequence[str], split: str) -> tuple[str, ...]:
-    """Workloads of kernels, or of a split, that a store holds answers for.
+def _stored(
+    store: str | None, kernels: Sequence[str], split: str, target: Target
+) -> tuple[str, ...]:
+    """Workloads of kernels, or of a split, that a store holds answers for, on `target`.
 
     URIs stay as they are. Raises InvalidValueError where it holds none.
     """
@@ -259,12 +287,12 @@ def _stored(store: str | None, kernels: Sequence[str], split: str) -> tuple[str,
     where = store or "the user's store"
     remedy = "tirgym store show lists them; with shapes given, what is missing may be measured"
     if not kernels:
-        found = tuple(replay_workloads(store, split))
+        found = tuple(replay_workloads(store, split, target))
         if not found:
             accepted = f"one with answers for kernels of the {split} split ({remedy})"
             raise InvalidValueError("store", where, accepted)
         return found
-    held = replay_workloads(store)
+    held = replay_workloads(store, target=target)
     uris: list[str] = []
     for name in kernels:
         kernel = load_workload(name).kernel

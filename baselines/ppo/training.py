@@ -118,7 +118,7 @@ def _imitate(args: TrainArgs, model: Any) -> None:
     played.close()
     store = Store(to_read(args.imitate), read_only=True)
     try:
-        shown = read_demonstrations(store, args.shown_workloads(), game)
+        shown = read_demonstrations(store, args.shown_workloads(), game, args.target())
     finally:
         store.close()
     imitate(model, shown, args.imitation_epochs, args.seed, values=played.pays_at_end)

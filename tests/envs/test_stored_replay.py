@@ -22,7 +22,7 @@ from tirgym.envs.decision import DecisionEnv
 from tirgym.envs.replay import make_replay, replay_workloads
 from tirgym.envs.schedule import ScheduleEnv
 from tirgym.errors import InvalidValueError, TargetMismatchError
-from tirgym.harness import local_evaluator
+from tirgym.harness import desk, local_evaluator, replay_evaluator
 from tirgym.harness.backend import backend
 from tirgym.harness.desk import context_of
 from tirgym.harness.evaluation import Level
@@ -317,6 +317,33 @@ def test_workloads_are_listed_by_split(path: Path) -> None:
     assert replay_workloads(path, "test") == []
     with pytest.raises(InvalidValueError, match="train, val, test"):
         replay_workloads(store, "dev")
+
+
+def test_workloads_are_those_that_a_replay_for_the_target_answers() -> None:
+    store, softmax = Store(), SMALL["softmax"]
+    fill_with_walks(store, URIS, 2)
+    fill_with_walks(store, [softmax], 2, target=replace(TARGET, num_threads=2))
+    assert sorted(replay_workloads(store, target=TARGET)) == sorted(URIS)
+    assert replay_workloads(store, target=replace(TARGET, num_threads=2)) == [softmax]
+    elsewhere = replace(TARGET, arch="znver3")
+    assert sorted(replay_workloads(store, target=elsewhere)) == sorted(URIS)
+    fill_with_walks(store, [softmax], 2, target=replace(TARGET, arch="haswell"))
+    assert sorted(replay_workloads(store, target=TARGET)) == sorted(URIS)
+    with pytest.raises(InvalidValueError, match=r"llvm/haswell.*llvm/skylake-avx512"):
+        replay_workloads(store, target=elsewhere)
+
+
+def test_numbers_of_two_machines_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, here = Store(), fingerprint()
+    fill_with_walks(store, [SMALL["add"]], 2)
+    monkeypatch.setattr(desk, "fingerprint", lambda: "other")
+    fill_with_walks(store, URIS, 2)
+    assert {context.machine for context in store.contexts()} == {here, "other"}
+    assert replay_workloads(store, target=TARGET) == [SMALL["add"]]
+    assert sorted(replay_workloads(store)) == sorted(URIS)
+    monkeypatch.setattr(replay_evaluator, "fingerprint", lambda: "third")
+    with pytest.raises(InvalidValueError, match=r"not of .*other.*store export OUT --machine"):
+        replay_workloads(store, target=TARGET)
 
 
 def test_it_is_made_by_name_like_any_environment(path: Path) -> None:

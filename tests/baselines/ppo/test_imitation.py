@@ -14,6 +14,8 @@ for package in ("sb3_contrib", "torch_geometric", "safetensors", "tensorboard"):
     pytest.importorskip(package)
 
 import torch
+from recorded import fill_with_walks
+from small import SMALL, TARGET
 from trainings import SMALLEST
 
 from tirgym.baselines.ppo.checkpoint import read_header
@@ -53,7 +55,7 @@ def uris(store: Store) -> list[str]:
 def shown(store: Store, uris: list[str]) -> Demonstrations:
     """What the store shows about them."""
     assert len(uris) == 2
-    return read_demonstrations(store, uris, GAME)
+    return read_demonstrations(store, uris, GAME, TARGET)
 
 
 def best_speedups(store: Store, uri: str) -> float:
@@ -77,7 +79,7 @@ def test_states_say_what_good_walks_choose_there(shown: Demonstrations, store: S
 
 
 def test_reading_twice_is_the_same(shown: Demonstrations, store: Store, uris: list[str]) -> None:
-    again = read_demonstrations(store, uris, GAME)
+    again = read_demonstrations(store, uris, GAME, TARGET)
     assert again.workloads == shown.workloads
     for one, other in zip(shown.states, again.states, strict=True):
         assert np.array_equal(one.observation, other.observation)
@@ -86,7 +88,20 @@ def test_reading_twice_is_the_same(shown: Demonstrations, store: Store, uris: li
 
 def test_a_store_without_walks_of_the_kernels_is_refused(store: Store) -> None:
     with pytest.raises(InvalidValueError, match="has none"):
-        read_demonstrations(store, ["tirgym://core-v0/nothing?m=1&dtype=float32"], GAME)
+        read_demonstrations(store, ["tirgym://core-v0/nothing?m=1&dtype=float32"], GAME, TARGET)
+
+
+def test_walks_of_another_thread_count_are_not_shown(store: Store, uris: list[str]) -> None:
+    other = replace(TARGET, num_threads=2)
+    with pytest.raises(InvalidValueError, match="llvm/znver3/1 thread"):
+        read_demonstrations(store, uris, GAME, other)
+    both = Store()
+    fill_with_walks(both, [SMALL["add"]], 4)
+    alone = read_demonstrations(both, [SMALL["add"]], GAME, TARGET)
+    fill_with_walks(both, [SMALL["add"]], 4, target=other)
+    for target in (TARGET, other):
+        shown = read_demonstrations(both, [SMALL["add"]], GAME, target)
+        assert (shown.walks, shown.workloads) == (alone.walks, (SMALL["add"],))
 
 
 @pytest.mark.parametrize("answers", [(("no.such.question", 1),), ()])
@@ -103,7 +118,7 @@ def test_walks_of_another_design_space_are_refused(
         (TargetMismatchError, "record it again") if answers else (InvalidValueError, "none")
     )
     with pytest.raises(error, match=said):
-        read_demonstrations(made, uris, GAME)
+        read_demonstrations(made, uris, GAME, TARGET)
     made.close()
 
 

@@ -232,6 +232,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "rollout": ({"rollout": 65}, InvalidValueError, "a multiple of envs"),
     "learning rate": ({"learning_rate": 0.0}, InvalidValueError, "positive"),
     "gamma": ({"gamma": 1.5}, InvalidValueError, "from 0 to 1"),
+    "replay of what ships in another space": (
+        {"reward": "replay", "store": "core-v0", "env": "tirgym/Schedule-v0"},
+        InvalidValueError,
+        "recorded in the decision space",
+    ),
     "store": (
         {"reward": "replay", "kernels": (), "store": "none.sqlite"},
         Exception,
