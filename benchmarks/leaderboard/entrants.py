@@ -16,7 +16,7 @@ from tirgym.harness.agent import Agent
 from tirgym.harness.vendor import LIBRARIES, has_call
 from tirgym.harness.vocabulary import Vocabulary
 from tirgym.kernels_suite.kernel import Workload
-from tirgym.kernels_suite.registry import load_kernel
+from tirgym.kernels_suite.registry import load_workload
 
 __all__ = [
     "CONTROL",
@@ -158,7 +158,7 @@ def seen_by(agent: Agent) -> object:
         return declared
     source = f"{Path(player.checkpoint).name} {header.weights[:12]}"
     try:
-        families = sorted({load_kernel(name).family for name in header.kernels})
+        families = sorted({load_workload(name).kernel.family for name in header.kernels})
     except UsageError:
         return {"what": SawWhat.UNKNOWN.value, "source": source}
     return {"what": SawWhat.MODEL.value, "families": families, "source": source}

@@ -262,7 +262,8 @@ def test_a_checkpoint_saw_the_families_of_the_kernels_in_its_header() -> None:
         return seen_by(cast(Agent, SimpleNamespace(name="ppo-gnn", player=player)))
 
     row = Entrant("ppo-gnn", "ppo-gnn", Kind.AGENT, {})
-    saw = row.saw(trained("matmul", "core-v0/add", "matmul_nt"))
+    replayed = "tirgym://core-v0/matmul_nt?m=16&n=24&k=32&dtype=float32"
+    saw = row.saw(trained("matmul", "core-v0/add", replayed))
     assert (saw.what, saw.families, saw.source) == (
         SawWhat.MODEL,
         ("elementwise", "matmul"),
