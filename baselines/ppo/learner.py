@@ -19,6 +19,10 @@ from tirgym.errors import TargetMismatchError
 __all__ = ["is_finite", "make_model", "restore", "snapshot", "spaces_digest"]
 
 
+_CUDA = "cuda."
+"""What the names of states of CUDA generators begin with; the number of the device follows."""
+
+
 def make_model(args: TrainArgs, env: GroupedVecEnv) -> Any:
     """An untrained MaskablePPO on `env`; seeds torch, NumPy and Python."""
     model = MaskablePPO(
@@ -51,14 +55,14 @@ def spaces_digest(env: Any) -> str:
 def snapshot(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """All that the next rollout and update depend on, apart from the environments.
 
-    Weights, optimizer, the generators of torch and NumPy and the counters, at the border between an
+    Weights, optimizer, the generators of torch (those of CUDA too on such a device) and NumPy and the counters, at the border between an
     update and the next rollout, where the rollout buffer holds nothing that is needed.
     """
     tensors = {f"policy.{name}": value for name, value in _arrays(model.policy)}
     for number, state in model.policy.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
     kind, keys, position, has_gauss, cached = cast(tuple[Any, ...], np.random.get_state())
-    tensors["rng.torch"] = torch.get_rng_state()
+    tensors |= {f"rng.{name}": state for name, state in _torch_generators(model.device).items()}
     tensors["rng.numpy"] = torch.from_numpy(keys.astype(np.int64))
     facts = {
         "spaces": spaces_digest(model.env),
@@ -99,7 +103,7 @@ def restore(model: Any, tensors: Mapping[str, Tensor], facts: Mapping[str, Any])
     kind, position, has_gauss, cached = facts["numpy"]
     keys = groups["rng"]["numpy"].numpy().astype(np.uint32)
     np.random.set_state((kind, keys, position, has_gauss, cached))
-    torch.set_rng_state(groups["rng"]["torch"])
+    _set_torch_generators(model.device, groups["rng"])
     model.num_timesteps, model._n_updates = facts["steps"], facts["updates"]
     model._last_episode_starts = np.array(facts["starts"], bool)
 
@@ -107,6 +111,24 @@ def restore(model: Any, tensors: Mapping[str, Tensor], facts: Mapping[str, Any])
 def is_finite(model: Any) -> bool:
     """Whether every weight is a finite number."""
     return all(bool(torch.isfinite(value).all()) for _, value in _arrays(model.policy))
+
+
+def _torch_generators(device: torch.device) -> dict[str, Tensor]:
+    """The states of the generators that a model on `device` draws from."""
+    states = {"torch": torch.get_rng_state()}
+    if device.type == "cuda":
+        found = torch.cuda.get_rng_state_all()
+        states |= {f"{_CUDA}{number}": state for number, state in enumerate(found)}
+    return states
+
+
+def _set_torch_generators(device: torch.device, states: Mapping[str, Tensor]) -> None:
+    """Put back what `_torch_generators` answered; devices that there are no states of keep theirs."""
+    torch.set_rng_state(states["torch"])
+    if device.type == "cuda":
+        for number in range(torch.cuda.device_count()):
+            if f"{_CUDA}{number}" in states:
+                torch.cuda.set_rng_state(states[f"{_CUDA}{number}"], number)
 
 
 def _arrays(policy: Any) -> list[tuple[str, Tensor]]:
