@@ -93,8 +93,15 @@ class GuardedBuffer:
     def send(self) -> None:
         """Make what was written here visible to kernels; nothing to do in the host's own memory."""
 
-    def fetch(self) -> None:
-        """Make what kernels wrote visible here; nothing to do in the host's own memory."""
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Places of the tensor that calls were given since it was sent; each may hold another result.
+        One in the host's own memory."""
+        return (0,)
+
+    def fetch(self, place: int = 0) -> None:
+        """Make what kernels wrote at `place` visible here, at the first of `places` if it is none of
+        them; nothing to do in the host's own memory."""
 
     def reset_guards(self) -> None:
         """Write the guard pattern."""

@@ -42,7 +42,7 @@ class Copies:
 
     def __init__(self, addresses: Sequence[int]) -> None:
         self.addresses = tuple(addresses)
-        self.used = {0}
+        self.used: set[int] = set()
         """places that calls were given since the tensor was sent"""
 
     def address(self, turn: int = 0) -> int:
@@ -74,7 +74,6 @@ class CudaBuffer(GuardedBuffer):
         nbytes = self.guarded.nbytes
         self._memories = [there.allocate(nbytes) for _ in range(ROTATION)]
         self._copies = Copies([int(memory.ptr) + GUARD_BYTES for memory in self._memories])
-        self._other = np.empty(nbytes, np.uint8)
 
     @property
     def device(self) -> Copies:
@@ -89,17 +88,17 @@ class CudaBuffer(GuardedBuffer):
         """Copy guards and tensor to each place."""
         for memory in self._memories:
             memory.copy_from_host(self.guarded.ctypes.data, self.guarded.nbytes)
-        self._copies.used = {0}
+        self._copies.used = set()
 
-    def fetch(self) -> None:
-        """Copy guards and tensor from the first place; from another that calls left in another state, so
-        that this state is judged."""
-        self._memories[0].copy_to_host(self.guarded.ctypes.data, self.guarded.nbytes)
-        for place in sorted(self._copies.used - {0}):
-            self._memories[place].copy_to_host(self._other.ctypes.data, self._other.nbytes)
-            if not np.array_equal(self._other, self.guarded):
-                self.guarded[:] = self._other
-                return
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The first one if no call was given any."""
+        return tuple(sorted(self._copies.used)) or (0,)
+
+    def fetch(self, place: int = 0) -> None:
+        """Copy guards and tensor from one place."""
+        memory = self._memories[place if place in self.places else self.places[0]]
+        memory.copy_to_host(self.guarded.ctypes.data, self.guarded.nbytes)
 
 
 class RotatingKernels:

@@ -37,6 +37,6 @@ class OpenCLBuffer(GuardedBuffer):
         """Copy guards and tensor to the device."""
         self._session.cl.enqueue_copy(self._session.queue, self._all, self.whole)
 
-    def fetch(self) -> None:
+    def fetch(self, place: int = 0) -> None:
         """Copy guards and tensor from the device."""
         self._session.cl.enqueue_copy(self._session.queue, self.whole, self._all)

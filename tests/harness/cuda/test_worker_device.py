@@ -115,17 +115,43 @@ def test_timed_calls_take_the_buffers_in_turn_and_each_is_judged() -> None:
     (output,) = bench.bench.outputs
     assert isinstance(output, CudaBuffer)
     second = output.device.addresses[1]
-    for place, words in ((0, "c[0, 0]"), (-4, "c: written 1 bytes before its start")):
-        bench.bench.prepare(given, Poison.HIGH)
-        bench.timer.time(call, ROTATION)
-        ctypes.memset(second + place, 0x55, 4)
-        bench.bench.fetch()
-        assert words in check(bench.bench, given)[0]
+    bench.bench.prepare(given, Poison.HIGH)
+    bench.timer.time(call, 1)  # whichever set's turn it is: the other one is not judged
+    bench.bench.fetch()
+    assert check(bench.bench, given)[0] == ""
+    bench.timer.time(call, 1)
     bench.bench.prepare(given, Poison.HIGH)
     call.function(*call.arguments)  # as the gate calls: on the first alone
     ctypes.memset(second, 0x55, 4)
     bench.bench.fetch()
     assert check(bench.bench, given)[0] == ""
+
+
+@needs_compiler
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("wrong", [(0,), (1,), (0, 1)], ids=str)
+@pytest.mark.parametrize(
+    ("at", "words"), [(0, "c[0, 0]"), (-4, "c: written 1 bytes before its start")]
+)
+def test_what_is_wrong_in_any_set_of_buffers_is_found(
+    at: int, words: str, wrong: tuple[int, ...]
+) -> None:
+    bench = bench_of(matmul(TARGET, 8))
+    call = Call(bench.naive.function, bench.bench.arguments())
+    given = bench.draw(Regime.NORMAL, "test")
+    (output,) = bench.bench.outputs
+    assert isinstance(output, CudaBuffer)
+    bench.bench.run(bench.naive.function, given, Poison.NAN)
+    first = bench.bench.bits()
+    bench.bench.prepare(given, Poison.HIGH)
+    bench.timer.time(call, ROTATION)
+    assert bench.bench.same_bits_everywhere(first)
+    for place in wrong:
+        ctypes.memset(output.device.addresses[place] + at, 0x55, 4)
+    bench.bench.fetch()
+    assert words in check(bench.bench, given)[0]
+    assert bench.bench.tainted is (at < 0)
+    assert bench.bench.same_bits_everywhere(first) is (at < 0)
 
 
 @needs_compiler
