@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,47 @@ def test_a_wrong_kernel_is_not_exported(
     done = cli("export", "add", "-s", "tiny", "-o", tmp_path / "lib.so")
     assert (done.code, done.out) == (1, "")
     assert "wrong_result" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_is_too_slow_is_not_exported_as_right(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate is cut off after one regime; this program is right there and wrong in others."""
+    from tvm import te, tirx
+
+    from tirgym.cli import export
+    from tirgym.cli.subject import Subject
+    from tirgym.harness.backend import backend
+    from tirgym.harness.desk import Limits
+    from tirgym.harness.evaluation import Level
+    from tirgym.harness.local_evaluator import LocalEvaluator
+    from tirgym.harness.tensorir.handles import new_schedule
+    from tirgym.harness.tensorir.program import TensorIRProgram
+    from tirgym.kernels_suite.registry import load_workload
+
+    workload, target = load_workload("add", {"m": 8, "n": 8}), backend("llvm").target()
+    a, b = (te.placeholder((8, 8), "float32", name) for name in "AB")
+
+    def value(i: Any, j: Any) -> Any:
+        return tirx.Select(a[i, j] > 1e6, tirx.const(7.0, "float32"), a[i, j] + b[i, j])
+
+    func = te.create_prim_func([a, b, te.compute((8, 8), value, "C")])
+    program = TensorIRProgram(workload, target, (), new_schedule(func))
+    limits = Limits(slowdown=0.0, slow_floor_s=0.0)
+    with (
+        closing(LocalEvaluator(target, ":memory:", limits=limits)) as hasty,
+        closing(LocalEvaluator(target, ":memory:")) as patient,
+    ):
+        monkeypatch.setattr(export, "load_subject", lambda *_: Subject(program))
+        monkeypatch.setattr(
+            export, "evaluate_fully", lambda program: hasty.evaluate(program, Level.FULL)
+        )
+        assert patient.check(program).status is Status.WRONG_RESULT
+        done = cli("export", "add", "-s", "tiny", "-o", tmp_path / "lib.so")
+    assert (done.code, done.out) == (1, "")
+    assert "too_slow" in done.err
+    assert "not judged on all inputs; see --no-check" in done.err
     assert list(tmp_path.iterdir()) == []
 
 
