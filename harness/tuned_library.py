@@ -36,7 +36,8 @@ class TunedLibrary:
 
     `library(*inputs)` answers the output, or a tuple of outputs, as new arrays; `out=` takes arrays
     to write to. Inputs are NumPy arrays or CPU tensors of torch, of the dtypes in `arguments`; those
-    that are not dense and row-major are copied first. Outputs are of the kind of the first input.
+    that are not dense and row-major are copied first. Outputs are of the kind of the first input;
+    those that are given must be writable and share no memory with another array.
     `used` counts the calls by variant.
     """
 
@@ -73,6 +74,7 @@ class TunedLibrary:
         for result, shape, argument in zip(results, shapes, self.outputs, strict=True):
             if result.shape != shape:
                 raise InvalidValueError(f"shape of {argument['name']}", result.shape, str(shape))
+        _require_apart(given, results)
         self._run([*given, *results])
         return made[0] if len(made) == 1 else tuple(made)
 
@@ -136,8 +138,11 @@ class TunedLibrary:
 class _Array:
     """An array or tensor with what C needs of it; keeps a dense copy alive."""
 
-    def __init__(self, owner: Any, address: int, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, owner: Any, address: int, shape: tuple[int, ...], name: str, nbytes: int
+    ) -> None:
         self.owner, self.address, self.shape = owner, address, shape
+        self.name, self.nbytes = name, nbytes
 
     @classmethod
     def of(cls, array: Any, argument: Mapping[str, Any], dense: bool = False) -> _Array:
@@ -155,11 +160,19 @@ class _Array:
         ready = array.is_contiguous() if tensor else array.flags.c_contiguous
         if not ready and dense:
             raise InvalidValueError(f"layout of {name}", "strided", "dense and row-major")
+        if dense and not tensor and not array.flags.writeable:
+            raise InvalidValueError(f"output {name}", "read-only", "an array that can be written")
         kept: Any = (
             array if ready else array.contiguous() if tensor else np.ascontiguousarray(array)
         )
         address = kept.data_ptr() if tensor else kept.ctypes.data
-        return cls(kept, int(address), tuple(int(extent) for extent in array.shape))
+        shape = tuple(int(extent) for extent in array.shape)
+        return cls(kept, int(address), shape, name, int(kept.nbytes))
+
+    def overlaps(self, other: _Array) -> bool:
+        """Whether a byte belongs to both; both are dense."""
+        start = max(self.address, other.address)
+        return start < min(self.address + self.nbytes, other.address + other.nbytes)
 
     def empty(self, shape: tuple[int, ...], argument: Mapping[str, Any]) -> Any:
         """A new array of this one's kind."""
@@ -168,6 +181,14 @@ class _Array:
         import torch
 
         return torch.empty(shape, dtype=getattr(torch, argument["dtype"]))
+
+
+def _require_apart(inputs: Sequence[_Array], outputs: Sequence[_Array]) -> None:
+    for number, output in enumerate(outputs):
+        for other in (*inputs, *outputs[:number]):
+            if output.overlaps(other):
+                problem = f"shares memory with {other.name}"
+                raise InvalidValueError(f"output {output.name}", problem, "memory of its own")
 
 
 def _metadata(path: Path) -> dict[str, Any]:

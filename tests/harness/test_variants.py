@@ -78,6 +78,38 @@ def test_outputs_can_be_given_and_strided_inputs_are_copied(matmul: Path) -> Non
         library(a, b, out=np.asfortranarray(out))
 
 
+def test_outputs_that_cannot_be_written_or_lie_in_other_arrays_are_refused(matmul: Path) -> None:
+    library = TunedLibrary(matmul)
+    raw = np.zeros(16 * 32 + 16 * 8, np.float32)
+    b = np.ones((8, 32), np.float32)
+    constant = bytes(16 * 32 * 4)
+    with pytest.raises(InvalidValueError, match=r"output c.*read-only"):
+        library(
+            raw[:128].reshape(16, 8), b, out=np.frombuffer(constant, np.float32).reshape(16, 32)
+        )
+    assert constant == bytes(len(constant))
+    out = raw[128:].reshape(16, 32)
+    with pytest.raises(InvalidValueError, match=r"output c.*shares memory with a"):
+        library(raw[127:255].reshape(16, 8), b, out=out)
+    assert library(raw[:128].reshape(16, 8), b, out=out) is out  # beside it is not in it
+    square = np.ones((16, 32), np.float32)
+    library(square[:, :8], b, out=square)  # what is strided is copied first
+    np.testing.assert_array_equal(square, 8.0)
+
+
+def test_two_outputs_must_not_share_memory(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    kernel = load_kernel("argmax")
+    program = LLVM.start(Workload.of(kernel, kernel.tiny_shape), TARGET)
+    library = TunedLibrary(export_variants([program], tmp_path / "lib.so").library)
+    x = torch.ones(library.variants[0]["shapes"][0])
+    value, index = library(x)
+    shared = torch.zeros(value.numel(), dtype=value.dtype)
+    outs = [shared.view(value.shape), shared.view(index.dtype)[: index.numel()].view(index.shape)]
+    with pytest.raises(InvalidValueError, match="shares memory"):
+        library(x, out=outs)
+
+
 def test_torch_tensors_give_torch_tensors(matmul: Path) -> None:
     torch = pytest.importorskip("torch")
     inputs, wanted = expected(load_workload("matmul", {"m": 4, "n": 16, "k": 12}))
