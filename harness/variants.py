@@ -6,7 +6,8 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,29 +68,56 @@ def carry_over(workload: Workload, tuned: Sequence[Program]) -> tuple[Program, P
 def any_shape(kernel: Kernel, names: Sequence[str]) -> Any | None:
     """The unscheduled PrimFunc of `kernel` with variables for its sizes `names`.
 
-    None if its `build` needs to know them. It is slow, and right for every shape.
+    None if its `build` needs to know them. It is slow; whether it is right, a gate must say at
+    shapes that are no variants.
     """
     from tvm import tirx
 
     try:
-        func = kernel.build({name: tirx.Var(name, "int32") for name in names})
+        with _no_guesses():
+            func = kernel.build({name: tirx.Var(name, "int32") for name in names})
     except (TypeError, ValueError, RuntimeError, AttributeError):
         return None  # such a build computes with the sizes in Python
     return func if isinstance(func, tirx.PrimFunc) else None
+
+
+@contextmanager
+def _no_guesses() -> Iterator[None]:
+    """Let `size == 2` raise ValueError where it is asked for its truth, and a size where it is hashed.
+
+    TVM answers whether both sides are one object, so that `if stride == 2` and `stride in (1, 2)`
+    would take the branch for any other value, whatever the size will be; so would `stride in {1, 2}`.
+    """
+    from tvm import tirx
+
+    def refuse(_: Any) -> Any:
+        raise ValueError("this depends on sizes that are not known")
+
+    size = tirx.Var("size", "int32")
+    asked = ((type(size == 0), "__bool__"), (type(size != 0), "__bool__"), (tirx.Var, "__hash__"))
+    before = [getattr(kind, name) for kind, name in asked]
+    for kind, name in asked:
+        setattr(kind, name, refuse)
+    try:
+        yield
+    finally:
+        for (kind, name), answer in zip(asked, before, strict=True):
+            setattr(kind, name, answer)
 
 
 def export_variants(
     programs: Sequence[Program],
     path: str | os.PathLike[str],
     notes: Sequence[Mapping[str, Any]] = (),
+    others: bool = True,
 ) -> ExportedLibrary:
     """Compile `programs`, one kernel at different shapes, to one library with a dispatcher.
 
     It takes the arrays' shapes with the arrays, runs the program made for exactly these, and
     otherwise the unscheduled program for any shape, if the kernel can be built without knowing its
-    sizes. `notes` go into the metadata, one for each program. Files and errors are those of
-    `export_library`; raises InvalidValueError besides for no program, two programs of one shape,
-    and programs of different kernels or targets.
+    sizes; `others` False leaves that one out. `notes` go into the metadata, one for each program.
+    Files and errors are those of `export_library`; raises InvalidValueError besides for no program,
+    two programs of one shape, and programs of different kernels or targets.
     """
     path = Path(path)
     _require_alike(programs)
@@ -101,7 +129,7 @@ def export_variants(
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         work = Path(folder)
-        fallback = _write_objects(programs, work / "kernel.o")
+        fallback = _write_objects(programs, work / "kernel.o", others)
         threads = programs[0].target.num_threads
         source = dispatcher_source(function, sides, fallback is not None, threads)
         (work / "call.c").write_text(source, encoding="utf-8")
@@ -132,7 +160,7 @@ def _require_alike(programs: Sequence[Program]) -> None:
             raise InvalidValueError("shape to export", dict(shape), "each shape once")
 
 
-def _write_objects(programs: Sequence[Program], path: Path) -> Any | None:
+def _write_objects(programs: Sequence[Program], path: Path, others: bool) -> Any | None:
     """Write one object file with every program and the one for any shape, which is answered."""
     import tvm
 
@@ -145,7 +173,7 @@ def _write_objects(programs: Sequence[Program], path: Path) -> Any | None:
             raise InvalidValueError("dialect to export from", program.dialect, "tensorir")
         functions[variant_symbol(number)] = program.mod["main"]
     workload = programs[0].workload
-    fallback = any_shape(workload.kernel, list(workload.shape))
+    fallback = any_shape(workload.kernel, list(workload.shape)) if others else None
     if fallback is not None:
         functions[FALLBACK] = fallback
     named = {name: func.with_attr("global_symbol", name) for name, func in functions.items()}

@@ -34,6 +34,27 @@ def test_tuned_covered_and_other_shapes(cli: Cli, tmp_path: Path) -> None:
     assert len(library.used) == 3
 
 
+_ONE_SHAPE = """
+from dataclasses import replace
+from tirgym.kernels_suite.registry import load_kernel
+one = replace(load_kernel("add"), name="one", suite="local", train=({"m": 4, "n": 8},), tiny=None, holdout=())
+"""
+
+
+def test_other_shapes_need_one_to_be_checked_at(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(_ONE_SHAPE)
+    path = tmp_path / "one.so"
+    arguments = ("export", f"{tmp_path / 'one.py'}:one", "--trials", "1", "-o", str(path), "--json")
+    done = cli(*arguments, "--shapes", "m=4,n=8")
+    assert done.code == 0, done.err
+    assert (
+        "no program for other shapes: all tiny and holdout shapes of one are variants" in done.err
+    )
+    made = json.loads(done.out)
+    assert made["any_shape"] is False
+    assert [check["status"] for check in made["checks"]] == ["passed"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tvm import tirx
 
 from tirgym.errors import DamagedFileError, InvalidValueError
 from tirgym.harness import export
@@ -16,7 +19,7 @@ from tirgym.harness.program import Program
 from tirgym.harness.status import Status
 from tirgym.harness.transforms import parse_transform
 from tirgym.harness.tuned_library import ANY_SHAPE, TunedLibrary
-from tirgym.harness.variants import carry_over, distance, export_variants, nearest
+from tirgym.harness.variants import any_shape, carry_over, distance, export_variants, nearest
 from tirgym.harness.variants_check import check_library, dispatch_ns
 from tirgym.kernels_suite.kernel import Kernel, Regime, Shape, Workload
 from tirgym.kernels_suite.problem import make_inputs, reference_of
@@ -219,6 +222,37 @@ def test_kernels_that_compute_with_their_sizes_get_no_fallback(tmp_path: Path) -
     assert np.array_equal(library(a, a), a + a)
     with pytest.raises(InvalidValueError, match="'m': 4, 'n': 8"):
         library(a[:3], a[:3])
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda m: m == 2,
+        lambda m: m in (1, 2),
+        lambda m: m != 2,
+        lambda m: m % 2 == 0,
+        lambda m: m in {1, 2},
+        lambda m: m > 1,
+    ],
+)
+def test_kernels_that_branch_on_their_sizes_get_no_fallback(asks: Callable[[Any], Any]) -> None:
+    def build(shape: Shape) -> Any:
+        return load_kernel("add" if asks(shape["m"]) else "relu").build(shape)
+
+    add = load_kernel("add")
+    assert any_shape(add, ["m", "n"]) is not None
+    assert any_shape(replace(add, build=build), ["m", "n"]) is None
+    m = tirx.Var("m", "int32")
+    assert [m] == [m]  # what TVM's own code relies on is as before
+    assert m in {m}
+    assert m not in (1, 2)
+
+
+def test_the_fallback_can_be_left_out(tmp_path: Path) -> None:
+    program = program_of("add", {"m": 4, "n": 8})
+    made = export_variants([program], tmp_path / "add.so", others=False)
+    assert made.info["any_shape"] is False
+    assert TunedLibrary(made.library).variant_of([(4, 9), (4, 9)]) == ""
 
 
 def test_programs_must_be_of_one_kernel_and_different_shapes(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def export_shapes(
     from tirgym.harness.backend import backend
     from tirgym.harness.export import require_exportable
     from tirgym.harness.variants import export_variants
-    from tirgym.harness.variants_check import dispatch_ns
+    from tirgym.harness.variants_check import check_library, dispatch_ns
 
     if is_trace(kernel):
         raise InvalidValueError("kernel to export with --shapes", kernel, "a kernel, not a trace")
@@ -54,8 +54,10 @@ def export_shapes(
     require_exportable(backend(chosen.backend).start(tuned[0], chosen), out)
     programs = _tune(tuned, covered, agent, trials, seed, chosen)
     notes = [{"origin": made.origin, "speedup": made.speedup} for made in programs]
-    exported = export_variants([made.program for made in programs], out, notes)
-    checks = _checked(exported, [*tuned, *covered], chosen) if check else []
+    extra = _others([*tuned, *covered])
+    others = bool(extra) or not check
+    exported = export_variants([made.program for made in programs], out, notes, others)
+    checks = check_library(exported.library, [*tuned, *covered, *extra], chosen) if check else []
     cost_ns = dispatch_ns(exported.library)
     if json:
         files = {"header": str(exported.header), "metadata": str(exported.metadata)}
@@ -64,6 +66,8 @@ def export_shapes(
         print_json({**exported.info, "library": str(exported.library), **files, **figures})
     else:
         _report(exported, programs, checks, cost_ns)
+    if not exported.info["any_shape"]:
+        note(_why_no_others(tuned[0].kernel.name, others))
     failed = [row for row in checks if row.status != "passed"]
     for row in failed:
         note(f"error: {row.workload} ({row.variant}): {row.status}: {row.message}")
@@ -104,17 +108,20 @@ def _tune(
         return tune_shapes(tuned, covered, agent, trials, seed, target=target, progress=tell)
 
 
-def _checked(
-    exported: ExportedLibrary, workloads: Sequence[Workload], target: Target
-) -> list[ShapeCheck]:
-    """The gate at every shape of the library, and at the kernel's holdout shapes for the rest."""
-    from tirgym.harness.variants_check import check_library
+def _others(workloads: Sequence[Workload]) -> list[Workload]:
+    """The kernel's own shapes that are no variants: where the program for the rest is judged."""
     from tirgym.kernels_suite.kernel import Workload
 
     kernel = workloads[0].kernel
     others = [Workload.of(kernel, shape) for shape in (kernel.tiny_shape, *kernel.holdout)]
-    extra = [workload for workload in others if workload not in workloads]
-    return check_library(exported.library, [*workloads, *extra], target)
+    return [workload for workload in others if workload not in workloads]
+
+
+def _why_no_others(kernel: str, others: bool) -> str:
+    if others:
+        return f"no program for other shapes: the build of {kernel} needs to know its sizes"
+    reason = f"all tiny and holdout shapes of {kernel} are variants, so none is left to check it at"
+    return f"no program for other shapes: {reason}"
 
 
 def _report(
@@ -135,8 +142,10 @@ def _report(
     ]
     rest = [row.status.value for row in checks if row.variant == "any shape"]
     if exported.info["any_shape"]:
-        status = f"passed at {counted(len(rest), 'shape')}" if set(rest) == {"passed"} else ""
-        rows.append(("any other shape", "unscheduled", "", status or ", ".join(sorted(set(rest)))))
+        status = ", ".join(sorted(set(rest))) or "not checked"
+        if status == "passed":
+            status = f"passed at {counted(len(rest), 'shape')}"
+        rows.append(("any other shape", "unscheduled", "", status))
     print_table("", ("shape", "program", ">speedup", "gate"), rows)
     console = result_console()
     console.print(f"library    {exported.library}, header {exported.header}")
