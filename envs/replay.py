@@ -13,6 +13,7 @@ from tirgym.harness.store import Store
 from tirgym.harness.store_contents import read_contents
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Split
+from tirgym.kernels_suite.registry import opens_file
 from tirgym.performance_model.dataset import versions_text
 
 __all__ = ["MISSING", "make_replay", "replay_target", "replay_workloads"]
@@ -68,14 +69,19 @@ def replay_target(store: Any, wanted: Target) -> Target:
 
 
 def replay_workloads(
-    store: Any, split: Split | str | None = None, target: Target | None = None
+    store: Any,
+    split: Split | str | None = None,
+    target: Target | None = None,
+    *,
+    files: bool = False,
 ) -> list[str]:
     """URIs of the workloads that `store` holds answers for, of one split or of all: what
     `kernel=` of a decision environment takes. What is trained to ship takes "train".
 
     With a `target` those that a replay for it answers (`stored_contexts`), else of all targets and
-    machines. Kernels outside the suites belong to no split. Raises InvalidValueError for an unknown
-    split, and what `stored_contexts` raises.
+    machines. Kernels outside the suites belong to no split. Those from Python files, which an
+    environment would run, are left out unless `files`, which is for a store of one's own. Raises
+    InvalidValueError for an unknown split, and what `stored_contexts` raises.
     """
     if split is not None and split not in list(Split):
         raise InvalidValueError("split", split, f"one of {', '.join(Split)}, or None")
@@ -89,4 +95,5 @@ def replay_workloads(
         if opened is not store:
             opened.close()
     wanted = [held for held in found if split is None or held.split == split]
-    return list(dict.fromkeys(held.context.workload.partition("#")[0] for held in wanted))
+    uris = dict.fromkeys(held.context.workload.partition("#")[0] for held in wanted)
+    return [uri for uri in uris if files or not opens_file(uri)]

@@ -57,7 +57,7 @@ def read_contents(store: Store) -> list[Contents]:
 
 def _split(workload: str) -> Split | None:
     try:
-        return split_of(load_workload(workload.partition("#")[0]).kernel)
+        return split_of(load_workload(workload.partition("#")[0], files=False).kernel)
     except UsageError:
         return None
 

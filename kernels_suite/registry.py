@@ -26,6 +26,7 @@ __all__ = [
     "list_kernels",
     "load_kernel",
     "load_workload",
+    "opens_file",
     "register_kernel",
     "split_of",
 ]
@@ -40,41 +41,74 @@ _registered: dict[str, Kernel] = {}
 _files: dict[Path, ModuleType] = {}
 
 
-def load_kernel(name_or_source: str) -> Kernel:
+def load_kernel(name_or_source: str, *, files: bool = True) -> Kernel:
     """The kernel called "matmul", "core-v0/matmul" or "path/to/file.py:attribute".
 
-    A file is executed once. Raises UnknownNameError, DamagedFileError for a file that cannot be
-    executed, InvalidValueError for an attribute that is no Kernel, and UsageError for a kernel
-    without a reference.
+    A file is executed once; without `files`, which is for names that others wrote, it is refused
+    unopened. Raises UnknownNameError, DamagedFileError for a file that cannot be executed,
+    InvalidValueError for an attribute that is no Kernel or a file that is refused, and UsageError
+    for a kernel without a reference.
     """
-    path, colon, attribute = name_or_source.rpartition(":")
-    if (colon and path.endswith(".py")) or name_or_source.endswith(".py"):
-        kernel = _from_file(path if colon else name_or_source, attribute if colon else "")
-    else:
+    source = _source(name_or_source)
+    if source is None:
         suite, _, name = name_or_source.rpartition("/")
-        kernel = _from_table(suite, name)
-    require_reference(kernel)
-    return kernel
+        return _required(_from_table(suite, name))
+    return _required(_from_file(name_or_source, source, files))
 
 
-def load_workload(uri_or_name: str, shape_overrides: Mapping[str, int] | None = None) -> Workload:
+def load_workload(
+    uri_or_name: str, shape_overrides: Mapping[str, int] | None = None, *, files: bool = True
+) -> Workload:
     """The workload of a URI, or of a kernel (see `load_kernel`) at its default shape.
 
     `shape_overrides` replaces single dimensions. Raises what `load_kernel` raises, and
     InvalidValueError for missing, unknown, repeated, non-integer or non-positive dimensions or a
     dtype that is not the kernel's.
     """
-    if not uri_or_name.startswith("tirgym:"):
-        kernel = load_kernel(uri_or_name)
+    if not _is_uri(uri_or_name):
+        kernel = load_kernel(uri_or_name, files=files)
         shape = dict(kernel.default_shape)
     else:
         suite, name, query = split_uri(uri_or_name)
-        kernel = load_kernel(name if ".py" in name else f"{suite}/{name}")
+        source = _source(name)
+        if source is None:
+            kernel = _required(_from_table(suite, name))
+        else:
+            kernel = _required(_from_file(uri_or_name, source, files))
         dtype = query.pop("dtype", kernel.dtype)
         if dtype != kernel.dtype:
             raise InvalidValueError(f"dtype of kernel {kernel.name}", dtype, kernel.dtype)
         shape = {dim: _dimension(kernel, dim, size) for dim, size in query.items()}
     return Workload.of(kernel, {**shape, **(shape_overrides or {})})
+
+
+def opens_file(uri_or_name: str) -> bool:
+    """Whether `load_workload` executes a Python file for `uri_or_name`, however it is spelled."""
+    try:
+        name = split_uri(uri_or_name)[1] if _is_uri(uri_or_name) else uri_or_name
+    except InvalidValueError:
+        return False
+    return _source(name) is not None
+
+
+def _is_uri(text: str) -> bool:
+    return text.startswith("tirgym:")
+
+
+def _source(name: str) -> tuple[str, str] | None:
+    """Path and attribute of "path/to/file.py:attribute", None for the name of a kernel.
+
+    `name` has no escapes any more: this is the one place that decides whether a file is meant.
+    """
+    if name.endswith(".py"):
+        return name, ""
+    path, _, attribute = name.rpartition(":")
+    return (path, attribute) if path.endswith(".py") else None
+
+
+def _required(kernel: Kernel) -> Kernel:
+    require_reference(kernel)
+    return kernel
 
 
 def _dimension(kernel: Kernel, dim: str, text: str) -> int:
@@ -158,7 +192,13 @@ def _third_party() -> dict[str, Kernel]:
     return found
 
 
-def _from_file(path: str, attribute: str) -> Kernel:
+def _from_file(given: str, source: tuple[str, str], files: bool) -> Kernel:
+    if not files:
+        accepted = (
+            "a kernel of a suite or an installed package (tirgym list): no Python file is run"
+        )
+        raise InvalidValueError("kernel", given, accepted)
+    path, attribute = source
     module = _execute(path)
     kernels = [name for name, value in vars(module).items() if isinstance(value, Kernel)]
     example = f"{path}:NAME with NAME one of: {', '.join(kernels) or '(the file has no Kernel)'}"

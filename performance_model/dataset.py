@@ -18,7 +18,7 @@ from tirgym.harness.store import PROTOCOL_VERSION, Record, Store, StoredProgram
 from tirgym.harness.target import Target
 from tirgym.harness.transforms import parse_transform
 from tirgym.kernels_suite.kernel import Split, Workload
-from tirgym.kernels_suite.registry import load_workload, split_of
+from tirgym.kernels_suite.registry import load_workload, opens_file, split_of
 
 __all__ = ["Dataset", "Sample", "read_store", "versions_text"]
 
@@ -66,9 +66,12 @@ def versions_text() -> str:
     return " ".join(f"{name}={text}" for name, text in compiler_versions().items())
 
 
-def read_store(store: Store, target: Target, machine: str | None = None) -> Dataset:
+def read_store(
+    store: Store, target: Target, machine: str | None = None, *, files: bool = False
+) -> Dataset:
     """All that `store` holds for `target` that was measured with these compiler versions.
 
+    A kernel from a Python file is left out unless `files`, since the file would be run.
     Each machine code counts once, with the number of its full evaluation if there is one. `machine`
     None takes this machine's numbers, or those of the only machine there is. Raises
     InvalidValueError when the store has none for `target`, or of several other machines.
@@ -80,7 +83,11 @@ def read_store(store: Store, target: Target, machine: str | None = None) -> Data
     samples: list[Sample] = []
     for text, records in sorted(verdicts.items()):
         try:
-            workload = load_workload(text.partition("#")[0])
+            uri = text.partition("#")[0]
+            if not files and opens_file(uri):
+                skipped["of a kernel in a Python file, which is not run"] += len(records)
+                continue
+            workload = load_workload(uri, files=files)
         except UsageError:
             skipped["of a kernel that is not found here"] += len(records)
             continue

@@ -110,23 +110,29 @@ def _made(name: str, make: Callable[..., object], arguments: Mapping[str, Any]) 
 # -- agents that are served by name -----------------------------------------------------------
 
 
-def model_agent(model: str) -> DecisionAgent:
-    """`ModelAgent` with the trained model (`tirgym model train`) in the file `model`."""
+def model_agent(model: str, files: bool = False) -> DecisionAgent:
+    """`ModelAgent` with the trained model (`tirgym model train`) in the file `model`.
+
+    `files` lets those who ask name kernels in Python files, which are run.
+    """
     from tirgym.harness.backend import backend
     from tirgym.harness.decisions import ModelAgent
     from tirgym.performance_model.model import PerformanceModel
 
     loaded = PerformanceModel.load(model)
     backend(loaded.header.target.backend)  # the first question shall not wait for the compiler
-    return ModelAgent(loaded)
+    return ModelAgent(loaded, files=files)
 
 
-def policy_agent(checkpoint: str = "") -> DecisionAgent:
-    """A trained policy (`tirgym train`) in the file `checkpoint`; "": the one that comes with tirgym."""
+def policy_agent(checkpoint: str = "", files: bool = False) -> DecisionAgent:
+    """A trained policy (`tirgym train`) in the file `checkpoint`; "": the one that comes with tirgym.
+
+    `files` is that of `model_agent`.
+    """
     from tirgym.baselines.ppo.agent import decision_agent
     from tirgym.baselines.ppo.extra import require_rl
     from tirgym.harness.backend import backend
 
     require_rl("agent policy")
     backend("llvm")  # the first question shall not wait for the compiler
-    return decision_agent(checkpoint)
+    return decision_agent(checkpoint, files=files)

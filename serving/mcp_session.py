@@ -25,7 +25,7 @@ from tirgym.harness.transforms import parse_transform
 from tirgym.harness.transforms.base import Transform, parse_call
 from tirgym.harness.verification import evaluate_in_sessions, verify_best
 from tirgym.kernels_suite.kernel import Workload
-from tirgym.kernels_suite.registry import load_workload
+from tirgym.kernels_suite.registry import load_workload, opens_file
 from tirgym.serving.mcp_budget import Counted
 from tirgym.serving.mcp_compiler import compiled_text, instructions_of
 from tirgym.serving.mcp_reports import (
@@ -354,7 +354,7 @@ class KernelSession:
 
 def _workload(opening: Opening) -> Workload:
     """The workload that was asked for; raises UsageError."""
-    if ".py" in opening.kernel and not opening.files:
+    if not opening.files and opens_file(opening.kernel):
         accepted = (
             "a kernel of list_kernels or its URI; this server runs no Python files "
             "(tirgym mcp --files lets it)"
@@ -363,7 +363,7 @@ def _workload(opening: Opening) -> Workload:
     if opening.kernel.endswith(".json"):
         accepted = "a kernel of list_kernels, a URI or file.py:NAME; no trace"
         raise InvalidValueError("kernel", opening.kernel, accepted)
-    workload = load_workload(opening.kernel)
+    workload = load_workload(opening.kernel, files=opening.files)
     if opening.shape is None:
         return workload
     if isinstance(opening.shape, str):
@@ -371,4 +371,4 @@ def _workload(opening: Opening) -> Workload:
             accepted = f"sizes by dimension, or {TINY!r}"
             raise InvalidValueError("shape", opening.shape, accepted)
         return Workload.of(workload.kernel, workload.kernel.tiny_shape)
-    return load_workload(workload.uri, opening.shape)
+    return Workload.of(workload.kernel, {**workload.shape, **opening.shape})

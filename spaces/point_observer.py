@@ -24,7 +24,7 @@ class PointObserver:
 
     `observation` is one of the environment's forms. `costs` says whether options are shown with their
     static cost, as with `candidate_costs`: True prices them here, None shows the costs that the point
-    has, if any. `start` is that of `Retrace`.
+    has, if any. `start` and `files` are those of `Retrace`.
     """
 
     def __init__(
@@ -32,10 +32,12 @@ class PointObserver:
         observation: str = "dict",
         start: Program | None = None,
         costs: bool | None = None,
+        *,
+        files: bool = True,
     ) -> None:
         self._actions, self._priced = OptionSpace(), costs
         self._form = make_decision_observation(observation, self._actions)
-        self._retrace = Retrace(start)
+        self._retrace = Retrace(start, files=files)
 
     def __call__(self, point: DecisionPoint) -> tuple[Any, NDArray[np.bool_]]:
         """Observation, and mask of shape (MAX_OPTIONS,); raises InvalidValueError."""

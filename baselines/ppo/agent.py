@@ -174,12 +174,14 @@ class _Run:
 _SEARCHES: dict[str, Callable[[_Run], None]] = {"sample": _Run.sample, "beam": _Run.beam}
 
 
-def decision_agent(checkpoint: str = "", start: Program | None = None) -> CallbackAgent:
+def decision_agent(
+    checkpoint: str = "", start: Program | None = None, *, files: bool = True
+) -> CallbackAgent:
     """An agent that answers decision points with a policy's likeliest option; the shipped one for "".
 
-    `start` is that of `PointObserver`. A policy that was trained with `candidate_costs` sees options
-    with their static cost, whatever the points hold, and any other sees none. Raises what `load_policy`
-    raises, and InvalidValueError for a policy that plays transforms.
+    `start` and `files` are those of `PointObserver`. A policy that was trained with `candidate_costs`
+    sees options with their static cost, whatever the points hold, and any other sees none. Raises what
+    `load_policy` raises, and InvalidValueError for a policy that plays transforms.
     """
     from tirgym.spaces.point_observer import PointObserver
 
@@ -190,7 +192,8 @@ def decision_agent(checkpoint: str = "", start: Program | None = None) -> Callba
             f"one that was trained in a Decision environment, not {player.header.environment}"
         )
         raise InvalidValueError("checkpoint of a decision agent", player.checkpoint, accepted)
-    observe = PointObserver(player.header.observation, start, player.header.candidate_costs)
+    header = player.header
+    observe = PointObserver(header.observation, start, header.candidate_costs, files=files)
 
     def answer(point: DecisionPoint) -> Recommendation:
         observation, mask = observe(point)

@@ -10,7 +10,7 @@ import numpy as np
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.kernels_suite.kernel import Workload
 
-__all__ = ["CURRICULA", "Curriculum", "Progress", "Rounds", "make_curriculum"]
+__all__ = ["CURRICULA", "Choices", "Curriculum", "Progress", "Rounds", "make_curriculum"]
 
 Choices = Sequence[Sequence[Workload]]
 """For each kernel the workloads to draw from, one for each shape."""

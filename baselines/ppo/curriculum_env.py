@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from tirgym.baselines.ppo.curriculum import Curriculum
+from tirgym.baselines.ppo.curriculum import Choices, Curriculum
 from tirgym.errors import TrainingError
 from tirgym.kernels_suite.registry import load_workload
 
@@ -23,12 +23,16 @@ class CurriculumEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     The last `info` of an episode gets "episode": its return "r", length "l", illegal actions
     "invalid", final "speedup" as the reward has paid it, whether that is "verified", and "workload".
     `state` and `restore` go on in the middle of an episode, by playing its actions again; rewards
-    must be deterministic for that to be exact. A reward that is no finite number raises TrainingError.
+    must be deterministic for that to be exact. A state names no kernel in a Python file but those of
+    `choices`, what the curriculum draws from. A reward that is no finite number raises TrainingError.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], curriculum: Curriculum) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], curriculum: Curriculum, choices: Choices = ()
+    ) -> None:
         super().__init__(env)
         self.curriculum = curriculum
+        self._played = {one.uri: one for shapes in choices for one in shapes}
         self._workload = ""
         self._actions: list[int] = []
         self._return, self._invalid = 0.0, 0
@@ -74,7 +78,9 @@ class CurriculumEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def restore(self, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Go on from a `state` that was taken in the middle of an episode."""
-        observation, info = self._begin(None, {"kernel": load_workload(state["workload"])})
+        uri = state["workload"]
+        workload = self._played.get(uri) or load_workload(uri, files=False)
+        observation, info = self._begin(None, {"kernel": workload})
         for action in state["actions"]:
             observation, _, _, _, info = self.step(action)
         self.curriculum.restore(state["curriculum"])

@@ -103,7 +103,7 @@ class EnvSpec:
         choices, first = self.choices(), self.make()
         played = [first, *(first.fork() for _ in indices[1:])]
         return [
-            CurriculumEnv(env, make_curriculum(self.curriculum, choices, self.seed, index))
+            CurriculumEnv(env, make_curriculum(self.curriculum, choices, self.seed, index), choices)
             for env, index in zip(played, indices, strict=True)
         ]
 

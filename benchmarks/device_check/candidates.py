@@ -16,7 +16,7 @@ from tirgym.harness.tensorir.random_schedules import random_program
 from tirgym.harness.trace import Trace
 from tirgym.harness.transforms import default_vocabulary, parse_transform
 from tirgym.harness.transforms.base import Transform
-from tirgym.kernels_suite.registry import load_workload
+from tirgym.kernels_suite.registry import load_workload, opens_file
 
 __all__ = ["Candidate", "candidates", "traced"]
 
@@ -75,7 +75,8 @@ def traced(
 ) -> Iterator[Candidate]:
     """Traces by name, as far as they are of this kernel and legal at both sizes."""
     for name, trace in traces.items():
-        if load_workload(trace.workload).kernel != timed.workload.kernel:
+        other = opens_file(trace.workload) and not timed.workload.kernel.source
+        if other or load_workload(trace.workload).kernel != timed.workload.kernel:
             continue
         steps = tuple(parse_transform(text) for text in trace.transforms)
         both = _played(timed, steps), _played(checked, steps)

@@ -158,7 +158,8 @@ def seen_by(agent: Agent) -> object:
         return declared
     source = f"{Path(player.checkpoint).name} {header.weights[:12]}"
     try:
-        families = sorted({load_workload(name).kernel.family for name in header.kernels})
+        workloads = [load_workload(name, files=False) for name in header.kernels]
+        families = sorted({workload.kernel.family for workload in workloads})
     except UsageError:
         return {"what": SawWhat.UNKNOWN.value, "source": source}
     return {"what": SawWhat.MODEL.value, "families": families, "source": source}

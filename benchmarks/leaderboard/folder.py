@@ -22,11 +22,13 @@ from typing import Any, TypeVar
 from tirgym.benchmarks.leaderboard.record import Record, parse_record
 from tirgym.errors import DamagedFileError, EvaluationError, InvalidValueError
 from tirgym.harness.whole_file import write_whole
+from tirgym.kernels_suite.registry import opens_file
 
 __all__ = ["BoardFolder", "Plan", "append_line", "plain", "read_lines"]
 
 T = TypeVar("T")
 PLAN_FORMAT = "tirgym-bench-plan-1"
+_NO_FILES = "a kernel of a suite or an installed package; --files lets Python files be run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,13 @@ class Plan:
 
 
 class BoardFolder:
-    """The folder at `path`. Reading keeps good lines and says what is wrong with the others."""
+    """The folder at `path`. Reading keeps good lines and says what is wrong with the others.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Kernels in Python files, which would be run, are refused unless `files`: a folder may be anybody's.
+    """
+
+    def __init__(self, path: Path, *, files: bool = False) -> None:
+        self.path, self.files = path, files
         self.plan_path = path / "plan.json"
         self.records_path = path / "records.jsonl"
         self.sessions_path = path / "sessions.jsonl"
@@ -101,7 +106,14 @@ class BoardFolder:
             yield
 
     def plan(self) -> Plan | None:
-        """The plan, None without one; raises DamagedFileError."""
+        """The plan, None without one; raises DamagedFileError, and InvalidValueError for a file."""
+        plan = self._plan()
+        for uri in plan.workloads if plan and not self.files else ():
+            if opens_file(uri):
+                raise InvalidValueError(f"workload in {self.plan_path}", uri, _NO_FILES)
+        return plan
+
+    def _plan(self) -> Plan | None:
         if not self.plan_path.exists():
             return None
         try:
@@ -133,14 +145,24 @@ class BoardFolder:
         found, problems = read_lines(self.records_path, parse_record)
         first: dict[tuple[str, str, int], Record] = {}
         for number, record in found:
+            where = f"{self.records_path}:{number}"
+            refusal = self._refusal(record)
+            if refusal:
+                problems.append(f"{where}: {refusal}")
+                continue
             if record.key in first:
-                where = f"{self.records_path}:{number}"
                 agent, workload, seed = record.key
                 problems.append(
                     f"{where}: a second run of {agent} on {workload}, seed {seed}; the first counts"
                 )
             first.setdefault(record.key, record)
         return list(first.values()), problems
+
+    def _refusal(self, record: Record) -> str:
+        """Why the workload of a record is not even looked up, "" if it is."""
+        if self.files or not opens_file(record.workload):
+            return ""
+        return str(InvalidValueError("workload", record.workload, _NO_FILES))
 
     def expected(self, records: Sequence[Record]) -> Plan:
         """The plan, widened by what the records are about: dropping rows makes no board smaller."""

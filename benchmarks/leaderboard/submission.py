@@ -32,7 +32,13 @@ from tirgym.harness.store import PROTOCOL_VERSION
 from tirgym.harness.target import Target
 from tirgym.harness.trace import Trace
 from tirgym.kernels_suite.kernel import Workload, split_uri
-from tirgym.kernels_suite.registry import LOCAL_SUITE, SUITES, list_kernels, load_workload
+from tirgym.kernels_suite.registry import (
+    LOCAL_SUITE,
+    SUITES,
+    list_kernels,
+    load_workload,
+    opens_file,
+)
 
 __all__ = ["Row", "Submission", "check_submission"]
 
@@ -167,11 +173,11 @@ def _read(file: Path, folder: Path) -> Trace:
 
 def _workload(uri: str) -> Workload:
     """The workload of a suite that `uri` names; a file is never opened, since opening runs it."""
-    suite, name, _ = split_uri(uri)
-    if suite == LOCAL_SUITE or ".py" in name:
+    suite, _, _ = split_uri(uri)
+    if suite == LOCAL_SUITE or opens_file(uri):
         accepted = "a workload URI of a suite (tirgym list): a submission brings no kernels"
         raise InvalidValueError("workload", uri, accepted)
-    return load_workload(uri)
+    return load_workload(uri, files=False)
 
 
 def _require(trace: Trace, workload: Workload, target: Target, taken: dict[str, str]) -> None:

@@ -34,7 +34,7 @@ class Problem:
 
         Raises UnknownNameError or InvalidValueError for a URI of a kernel that is not here.
         """
-        found = load_workload(self.workload)
+        found = load_workload(self.workload, files=False)
         kernel = replace(
             found.kernel,
             parameters=self._parameters,

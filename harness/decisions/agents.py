@@ -74,13 +74,15 @@ class ModelAgent:
 
     Its confidence is the share of the model's members that agree; the static choice wins a tie. It
     makes programs from what stands in the point, so it can answer from anywhere: `start` is only
-    needed for the unscheduled program of a workload that has no name.
+    needed for the unscheduled program of a workload that has no name. `files` is that of `Retrace`.
     """
 
-    def __init__(self, model: SpeedupModel, start: Program | None = None) -> None:
+    def __init__(
+        self, model: SpeedupModel, start: Program | None = None, *, files: bool = True
+    ) -> None:
         from tirgym.harness.decisions.retrace import Retrace  # which asks walks, and they agents
 
-        self.model, self._retrace = model, Retrace(start)
+        self.model, self._retrace = model, Retrace(start, files=files)
 
     def decide(self, point: DecisionPoint) -> Recommendation:
         """The answer, with the speedup over the static choice that the model expects.

@@ -16,11 +16,12 @@ class Retrace:
     """Makes the walk that asks a point, from what stands in it.
 
     Points of one walk are asked in order, so the walks to earlier ones are kept and gone on from.
-    `start` is only needed for the unscheduled program of a workload that has no name.
+    `start` is only needed for the unscheduled program of a workload that has no name. Without `files`,
+    which is for points that others wrote, a kernel in a Python file is refused.
     """
 
-    def __init__(self, start: Program | None = None) -> None:
-        self._start = start
+    def __init__(self, start: Program | None = None, *, files: bool = True) -> None:
+        self._start, self._files = start, files
         self._place = ("", "")
         self._walks: list[Walk] = []
 
@@ -47,7 +48,8 @@ class Retrace:
 
         start, target = self._start, Target.parse(point.target)
         if start is None or (start.workload.uri, start.target) != (point.workload, target):
-            start = backend(target.backend).start(load_workload(point.workload), target)
+            workload = load_workload(point.workload, files=self._files)
+            start = backend(target.backend).start(workload, target)
         return design_space(start)
 
 

@@ -358,3 +358,18 @@ def test_it_is_made_by_name_like_any_environment(path: Path) -> None:
     assert info["workload"] in URIS
     assert env.unwrapped.target == TARGET  # type: ignore[attr-defined]
     env.close()
+
+
+def test_kernels_in_files_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    uri = f"tirgym://local/{tmp_path}/mine.p%79:K?n=1"
+    store = Store()
+    fill_with_walks(store, URIS[:1], 1)
+    (context,) = store.contexts()
+    (walk, *_) = store.walks(context)
+    (held, *_) = store.records()
+    other = replace(context, workload=uri)
+    store.put(replace(held, context=other))
+    store.put_walk(other, walk.path, walk.ir_key, "drawn")
+    assert replay_workloads(store) == URIS[:1]
+    assert not (tmp_path / "ran").exists()

@@ -20,6 +20,7 @@ from tirgym.kernels_suite.registry import (
     list_kernels,
     load_kernel,
     load_workload,
+    opens_file,
     register_kernel,
     split_of,
 )
@@ -144,6 +145,51 @@ def test_kernel_of_a_file_round_trips_and_the_file_runs_once(own_file: Path) -> 
     assert load_workload(workload.uri) == workload
     assert own_file.with_suffix(".log").read_text() == "executed\n"
     assert workload.kernel.source == f"{own_file}:square"
+
+
+SPELLINGS = (
+    "{}/mine.py:square",
+    "{}/mine.py",
+    "tirgym://local/{}/mine.py:square?n=1",
+    "tirgym://core-v0/{}/mine%2Epy:square",
+    "tirgym://core-v0/{}/mine%2epy%3Asquare",
+    "tirgym://core-v0/{}/mine.%70y:square",
+    "tirgym://core-v0/{}/mine.p%79:square?n=1",
+    "tirgym://loc\tal/{}/mine.p\ty:square",
+    "tirgym://local/{}/min%65.py",
+    "TIRGYM://local/{}/mine.py:square",
+)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_no_spelling_of_a_file_is_opened_without_files(spelling: str, own_file: Path) -> None:
+    name = spelling.format(own_file.parent)
+    assert opens_file(name)
+    with pytest.raises(InvalidValueError, match="no Python file is run"):
+        load_workload(name, files=False)
+    assert not own_file.with_suffix(".log").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tirgym://core-v0/{}/mine%252Epy:square",
+        "tirgym://core-v0/{}/mine.PY:square",
+        "tirgym://mine.py:x/square",
+        "tirgym://{}/mine.py:x/square",
+        "mine.py/square",
+        "tirgym://local/{}/mine.py/square",
+    ],
+)
+def test_what_is_no_file_is_looked_up_in_the_tables(
+    name: str, own_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(own_file.parent)
+    name = name.format(own_file.parent)
+    for files in (True, False):
+        with pytest.raises(UsageError):
+            load_workload(name, files=files)
+    assert not own_file.with_suffix(".log").exists()
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ def test_what_cannot_be_learned_from_is_counted_with_its_reason() -> None:
     put(store, "nobody knows how")
     put(store, "code", context=replace(CONTEXT, workload=f"{ADD}#bitwise"))
     put(store, "code", context=replace(CONTEXT, workload="tirgym://core-v0/gone?m=1"))
+    put(store, "code", context=replace(CONTEXT, workload="tirgym://local/mine.p%79:K?m=1"))
     put(store, "code", context=replace(CONTEXT, versions="tvm=0"))
     put(store, "code", context=replace(CONTEXT, protocol=1))
     store.put(Record(CONTEXT, "ir:1", Level.TRAINING, Status.COMPILE_ERROR, "no"))
@@ -107,6 +108,7 @@ def test_what_cannot_be_learned_from_is_counted_with_its_reason() -> None:
     assert found.samples == ()
     assert found.skipped == {
         "of a kernel that is not found here": 1,
+        "of a kernel in a Python file, which is not run": 1,
         "of a kernel that was edited since, or of another mode": 1,
         "of other compiler or protocol versions": 2,
         "whose steps make another program here": 2,

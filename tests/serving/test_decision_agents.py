@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from policies import untrained
 from services import POINT
 
-from tirgym.harness.decisions import Guard, design_space
+from tirgym.errors import InvalidValueError
+from tirgym.harness.decisions import Guard, ModelAgent, design_space
 from tirgym.harness.target import Target
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.kernels_suite.registry import load_workload
 from tirgym.performance_model.dataset import Dataset
 from tirgym.performance_model.training import train
-from tirgym.serving.agents import DECISION_AGENTS, decision_agent_maker
+from tirgym.serving.agents import (
+    DECISION_AGENTS,
+    decision_agent_maker,
+    model_agent,
+    policy_agent,
+)
+from tirgym.spaces.point_observer import PointObserver
 
 TARGET = Target("llvm", "skylake-avx512", 1)
 
@@ -59,6 +70,25 @@ def test_a_trained_model_answers(dataset: Dataset, tmp_path: Path) -> None:
     answer = guard.decide(first_point())
     assert guard.report.messages == []
     assert answer.predicted_gain is not None
+
+
+class Even:
+    """A model that has no opinion."""
+
+    def opinions(self, programs: Sequence[Any]) -> Any:
+        return np.zeros((1, len(programs)))
+
+
+@pytest.mark.parametrize("dot", [".py", ".p%79", "%2Epy"])
+def test_a_point_of_others_runs_no_file(dot: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    point = replace(first_point(), workload=f"tirgym://local/{tmp_path}/mine{dot}:K?n=1")
+    for ask in (ModelAgent(cast(Any, Even()), files=False).decide, PointObserver(files=False)):
+        with pytest.raises(InvalidValueError, match="no Python file is run"):
+            ask(point)
+    for make in (model_agent, policy_agent):
+        assert inspect.signature(make).parameters["files"].default is False
+    assert not (tmp_path / "ran").exists()
 
 
 def test_every_agent_of_the_table_is_tested_here() -> None:

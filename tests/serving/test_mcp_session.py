@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fakes import FakeEvaluator, passed, timing
@@ -93,6 +94,23 @@ def test_what_cannot_be_loaded(changes: dict[str, object], line: str) -> None:
     with pytest.raises(UsageError) as caught:
         session(**changes)  # type: ignore[arg-type]
     assert line in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "{}.py:K",
+        "tirgym://local/{}%2Epy:K",
+        "tirgym://local/{}.p%79:K",
+        "tirgym://core-v0/{}.%70%79:K?n=1",
+        "tirgym://local/{}.p\ty:K",
+    ],
+)
+def test_a_server_without_files_opens_none(kernel: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(UsageError, match="tirgym mcp --files lets it"):
+        session(kernel=kernel.format(tmp_path / "mine"))
+    assert not (tmp_path / "ran").exists()
 
 
 def test_an_action_answers_what_changed_and_the_new_nest() -> None:

@@ -48,6 +48,12 @@ SessionsOption = Annotated[
     int, typer.Option("--sessions", min=1, help="Independent processes that measure each answer.")
 ]
 
+FilesOption = Annotated[
+    bool,
+    typer.Option(
+        "--files", help="The board is one's own: run the Python files that its workloads name."
+    ),
+]
 JobsOption = Annotated[
     int,
     typer.Option(
@@ -120,11 +126,12 @@ def run_command(
     from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan
     from tirgym.benchmarks.leaderboard.running import Conditions, run_board
     from tirgym.benchmarks.leaderboard.side_by_side import require_jobs
+    from tirgym.kernels_suite.registry import opens_file
 
     for label in labels:
         entrant(label)
     target = chosen_target(backend, arch, threads)
-    folder = BoardFolder(out)
+    folder = BoardFolder(out, files=any(map(opens_file, uris)))
     rows, runs = tuple(dict.fromkeys(labels)), tuple(range(seeds))
     plan = Plan(rows, uris, counts, runs, str(target), seconds)
     require_jobs(jobs, target.num_threads)
@@ -175,10 +182,11 @@ def verify_board_command(
             show_default=False,
         ),
     ] = None,
+    files: FilesOption = False,
     json: JsonFlag = False,
 ) -> None:
     """Replay every answer in clean processes, gate it, measure it anew; exit code 1 if one fails."""
-    board = _board(folder)
+    board = _board(folder, files)
     from tirgym.benchmarks.leaderboard.verifying import verify_board
 
     if reproduce is not None:
@@ -243,27 +251,28 @@ def report_command(
     measure_steps: Annotated[
         bool, typer.Option("--measure-steps", help="Also measure the program after each step.")
     ] = False,
+    files: FilesOption = False,
     json: JsonFlag = False,
 ) -> None:
     """Make the tables of a board: board.json, ranking.md, ranking.csv, cells.csv; and a website."""
-    board = _board(folder)
+    board = _board(folder, files)
     from tirgym.benchmarks.leaderboard.assembly import assembled
     from tirgym.benchmarks.leaderboard.tables import markdown, write_report
 
     with working("reading the board") as say:
         made = assembled(board, steps, measure_steps, say)
-    files = write_report(made, out or folder)
+    written = write_report(made, out or folder)
     if site is not None:
         from tirgym.benchmarks.leaderboard.site import write_site
 
-        files += write_site(made, site)
+        written += write_site(made, site)
     say_all(made["problems"])
     if json:
         told: dict[str, Any] = {name: made[name] for name in ("counts", "rankings", "problems")}
-        print_json({"files": [str(file) for file in files], **told})
+        print_json({"files": [str(file) for file in written], **told})
     else:
         result_console().print(markdown(made))
-        for file in files:
+        for file in written:
             result_console().print(f"wrote {file}")
     if made["problems"]:
         raise typer.Exit(1)
@@ -278,6 +287,7 @@ def compare_boards_command(
     within: Annotated[
         float, typer.Option("--within", min=0.0, help="Percent that count as agreement.")
     ] = 5.0,
+    files: FilesOption = False,
     json: JsonFlag = False,
 ) -> None:
     """Hold two runs of a board against each other, or the seeds of one: do verified speedups agree?"""
@@ -285,9 +295,9 @@ def compare_boards_command(
     from tirgym.benchmarks.leaderboard.assembly import load_board
 
     share = within / 100.0
-    first = load_board(_board(folder))
+    first = load_board(_board(folder, files))
     if other is not None:
-        pairs = {"": agreements(first, load_board(_board(other)))}
+        pairs = {"": agreements(first, load_board(_board(other, files)))}
     else:
         pairs = {f"seeds {name}": agreements(*both) for name, both in by_seed(first)}
     if not pairs:
@@ -345,15 +355,15 @@ def _reproduced(board: BoardFolder, out: Path) -> BoardFolder:
     from tirgym.benchmarks.leaderboard.folder import BoardFolder
     from tirgym.benchmarks.leaderboard.reproducing import reproduce
 
-    here = BoardFolder(out)
+    here = BoardFolder(out, files=board.files)
     say_all(reproduce(board, here))
     return here
 
 
-def _board(path: Path) -> BoardFolder:
+def _board(path: Path, files: bool) -> BoardFolder:
     from tirgym.benchmarks.leaderboard.folder import BoardFolder
 
-    folder = BoardFolder(path)
+    folder = BoardFolder(path, files=files)
     folder.require()
     return folder
 

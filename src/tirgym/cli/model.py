@@ -72,6 +72,12 @@ def train_command(
             "--machine", help="Fingerprint, of a store with several.", show_default="this one"
         ),
     ] = None,
+    files: Annotated[
+        bool,
+        typer.Option(
+            "--files", help="The store is one's own: run the Python files that it has kernels of."
+        ),
+    ] = False,
     seed: SeedOption = 0,
     backend: BackendOption = None,
     arch: ArchOption = None,
@@ -86,7 +92,8 @@ def train_command(
     from tirgym.performance_model.training import train
 
     make_learner(kind)  # before the store is read: a missing package is said at once
-    dataset = _dataset(store, chosen_target(backend, arch, threads), arch is not None, machine)
+    target = chosen_target(backend, arch, threads)
+    dataset = _dataset(store, target, arch is not None, machine, files)
     families = sorted({sample.family for sample in dataset.samples}) if every_family else None
     with progress_bar(f"training {kind}") as advance:
         model = train(
@@ -159,7 +166,9 @@ def model_command(
     print_table("", ("", ""), rows)
 
 
-def _dataset(store: Path | None, target: Target, exact: bool, machine: str | None) -> Dataset:
+def _dataset(
+    store: Path | None, target: Target, exact: bool, machine: str | None, files: bool
+) -> Dataset:
     """What the store holds for `target`; unless `exact`, for the one target that is alike."""
     from tirgym.harness.replay_evaluator import stored_target
     from tirgym.harness.shipped_store import to_read
@@ -171,7 +180,7 @@ def _dataset(store: Path | None, target: Target, exact: bool, machine: str | Non
         if not exact:
             target = stored_target(opened, target)
         with working("making the stored programs again"):
-            return read_store(opened, target, machine)
+            return read_store(opened, target, machine, files=files)
     finally:
         opened.close()
 

@@ -200,3 +200,14 @@ def test_a_folder_without_traces_or_readme(tmp_path: Path) -> None:
     found = check_submission(tmp_path, TARGET, 1, measure=measured())
     assert not found.ok
     assert "README" in found.problems[0]
+
+
+def test_a_suite_that_reads_like_a_file_is_none(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "mine.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    monkeypatch.chdir(folder)
+    submit(folder, "bad", "tirgym://mine.py:x/kernel?m=8")
+    (row,) = check_submission(folder, TARGET, 1, measure=measured()).rows
+    assert "unknown suite" in row.reason
+    assert not (folder / "ran").exists()

@@ -14,6 +14,7 @@ from boards import ADD, SUM, TARGET, Failing, claimed, measured, record, session
 from handmade import quick
 
 from tirgym.benchmarks.leaderboard import measuring
+from tirgym.benchmarks.leaderboard.assembly import load_board
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan, append_line
 from tirgym.benchmarks.leaderboard.measuring import (
     NOT_MEASURED,
@@ -406,3 +407,24 @@ def test_the_control_has_the_pages_of_a_worker(monkeypatch: pytest.MonkeyPatch) 
     jobs = [Job(Recipe(RecipeKind.CONTROL), Kind.CONTROL, shapes=False)]
     assert [s.status for s in measure_apart(ADD, TARGET, jobs, 0)] == ["passed"]
     assert happened == ["in another process", "ordinary pages", "measured"]
+
+
+# -- kernels in files ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dot", [".py", ".p%79", "%2Epy"])
+def test_a_board_runs_no_file_unless_it_is_told_to(dot: str, tmp_path: Path) -> None:
+    ran = str(tmp_path / "ran")
+    (tmp_path / "mine.py").write_text(f"import pathlib\npathlib.Path({ran!r}).touch()\n")
+    uri = f"tirgym://local/{tmp_path}/mine{dot}:K?n=1"
+    folder = board(tmp_path / "board", record(), replace(record(), workload=uri))
+    found = verify_board(folder, 1, measure=measured())
+    (problem,) = [line for line in found.problems if "records.jsonl:2" in line]
+    assert "--files lets Python files be run" in problem
+    assert uri not in load_board(folder).plan.workloads
+    folder.save_plan(Plan(("beam",), (ADD, uri), (2, 4), (0,)))
+    with pytest.raises(InvalidValueError, match="--files lets Python files be run"):
+        verify_board(folder, 1, measure=measured())
+    assert not (tmp_path / "ran").exists()
+    verify_board(BoardFolder(folder.path, files=True), 1, measure=measured())
+    assert (tmp_path / "ran").exists()
