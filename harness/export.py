@@ -19,7 +19,7 @@ from typing import Any
 
 from tirgym import settings
 from tirgym.errors import BackendUnavailableError, EvaluationError, InvalidValueError
-from tirgym.harness.export_shim import ALIGNMENT, c_header, c_source
+from tirgym.harness.export_shim import ALIGNMENT, c_header, c_source, threads_note
 from tirgym.harness.hardware import compiler_versions
 from tirgym.harness.program import Program
 from tirgym.kernels_suite.kernel import Tensor
@@ -160,6 +160,7 @@ def _info(
         "backend": program.target.backend,
         "target": program.target.arch,
         "num_threads": program.target.num_threads,
+        **threads_note(program.target.num_threads),
         "transforms": [str(step) for step in program.steps],
         "ir_key": program.ir_key,
         "code_key": code_key,

@@ -12,8 +12,21 @@ from collections.abc import Sequence
 from tirgym.errors import InvalidValueError
 from tirgym.kernels_suite.kernel import Tensor
 
-__all__ = ["ALIGNMENT", "c_declaration", "c_header", "c_runtime", "c_source", "dlpack_type"]
+__all__ = [
+    "ALIGNMENT",
+    "c_declaration",
+    "c_header",
+    "c_runtime",
+    "c_source",
+    "dlpack_type",
+    "threads_note",
+]
 
+THREADS_NOTE = (
+    "a parallel loop starts its threads anew on each call; tirgym's speedups were measured with threads "
+    "that wait for work, so a short kernel may gain less from them here"
+)
+"""what a library for several threads says about them"""
 ALIGNMENT = 64
 """Bytes; generated code may use aligned vector moves (TVM's kAllocAlignment)."""
 
@@ -27,6 +40,11 @@ _C_TYPES = {
 }
 _DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 """DLDataTypeCode of dlpack.h."""
+
+
+def threads_note(num_threads: int) -> dict[str, str]:
+    """For the metadata of a library: how it makes threads, if it does."""
+    return {"threads_note": THREADS_NOTE} if num_threads > 1 else {}
 
 
 def c_declaration(function: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
@@ -158,7 +176,13 @@ typedef struct {{
 typedef struct {{ int32_t type_index; uint32_t zero; union {{ void *ptr; int64_t word; }} value; }} Any;
 typedef struct {{ void *sync; int32_t num_task; }} Group;
 typedef int (*Body)(int, Group *, void *);
-typedef struct {{ Body body; Group *group; void *data; int id, result; }} Task;
+typedef struct {{
+  Body body;
+  Group *group;
+  void *data;
+  int id, result;
+  char message[1024];
+}} Task;
 
 typedef int (*Kernel)(void *self, Any *args, int32_t num_args, Any *result);
 
@@ -190,6 +214,7 @@ static int release(int type, int id, void *memory) {{
 static void *run(void *argument) {{
   Task *task = argument;
   task->result = task->body(task->id, task->group, task->data);
+  if (task->result) memcpy(task->message, message, sizeof message);
   return 0;
 }}
 
@@ -199,13 +224,17 @@ static int launch(Body body, void *data, int num_task) {{
   pthread_t threads[THREADS];
   int started[THREADS] = {{0}}, result = 0;
   for (int i = group.num_task - 1; i >= 0; --i) {{
-    tasks[i] = (Task){{body, &group, data, i, 0}};
+    tasks[i].body = body, tasks[i].group = &group, tasks[i].data = data;
+    tasks[i].id = i, tasks[i].result = 0;
     started[i] = i > 0 && pthread_create(&threads[i], 0, run, &tasks[i]) == 0;
     if (!started[i]) run(&tasks[i]);
   }}
   for (int i = 0; i < group.num_task; ++i) {{
     if (started[i]) pthread_join(threads[i], 0);
-    if (tasks[i].result) result = tasks[i].result;
+    if (tasks[i].result) {{
+      result = tasks[i].result;
+      memcpy(message, tasks[i].message, sizeof message); /* of its thread to the caller's */
+    }}
   }}
   return result;
 }}

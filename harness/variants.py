@@ -19,7 +19,7 @@ from tirgym.harness.export import (
     link_library,
     require_exportable,
 )
-from tirgym.harness.export_shim import ALIGNMENT
+from tirgym.harness.export_shim import ALIGNMENT, threads_note
 from tirgym.harness.hardware import compiler_versions
 from tirgym.harness.program import Program
 from tirgym.harness.variants_shim import (
@@ -210,6 +210,7 @@ def _info(
         "backend": first.target.backend,
         "target": first.target.arch,
         "num_threads": first.target.num_threads,
+        **threads_note(first.target.num_threads),
         "any_shape": fallback is not None,
         "variants": [
             {

@@ -16,10 +16,11 @@ import pytest
 from tirgym.errors import BackendUnavailableError, EvaluationError, InvalidValueError
 from tirgym.harness import export
 from tirgym.harness.backend import backend
-from tirgym.harness.export import ExportedLibrary, export_library
+from tirgym.harness.export import ExportedLibrary, export_library, link_library
+from tirgym.harness.export_shim import c_runtime
 from tirgym.harness.program import Program
 from tirgym.harness.transforms import parse_transform
-from tirgym.kernels_suite.kernel import Kernel, Regime, Shape, Workload
+from tirgym.kernels_suite.kernel import Kernel, Regime, Shape, Tensor, Workload
 from tirgym.kernels_suite.problem import make_inputs, reference_of
 from tirgym.kernels_suite.registry import load_workload
 
@@ -73,6 +74,42 @@ def test_parallel_library_runs_every_thread(tmp_path: Path) -> None:
     out = np.full(expected.shape, np.nan, np.float32)
     assert call(exported, [*inputs, out]) == 0
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
+
+
+_FAILING_THREAD = """
+static int body(int id, Group *group, void *data) {
+  (void)group;
+  if (id != *(int *)data) return 0;
+  TVMFFIErrorSetRaisedFromCStr("ValueError", "thread failed");
+  return -1;
+}
+int fail_in(int id) { return launch(body, &id, THREADS); }
+"""
+
+
+@pytest.mark.parametrize("thread", range(3))
+def test_words_of_an_error_in_a_thread_reach_the_caller(tmp_path: Path, thread: int) -> None:
+    compiler = export.c_compiler()
+    assert compiler is not None
+    given = [Tensor("x", (1,), "float32")]
+    (tmp_path / "call.c").write_text(c_runtime("call", given, given, 3) + _FAILING_THREAD)
+    (tmp_path / "kernel.c").write_text("int nothing;\n")
+    command = [*compiler, "-c", "-fPIC", "kernel.c", "-o", "kernel.o"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    link_library(compiler, tmp_path, ("fail_in", "call_error"))
+    loaded = ctypes.CDLL(str(tmp_path / "out.so"))
+    loaded.call_error.restype = ctypes.c_char_p
+    assert loaded.fail_in(99) == 0
+    assert loaded.fail_in(thread) == -1
+    assert loaded.call_error() == b"ValueError: thread failed"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_metadata_tell_how_threads_are_made(tmp_path: Path, threads: int) -> None:
+    if threads > (os.cpu_count() or 1):
+        pytest.skip("one core")
+    made = export_library(program_of("add", {"m": 2, "n": 8}, threads=threads), tmp_path / "l.so")
+    assert ("threads_note" in made.info) is (threads > 1)
 
 
 def test_library_needs_nothing_but_the_c_library(tmp_path: Path) -> None:
