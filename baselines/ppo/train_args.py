@@ -292,7 +292,7 @@ def _stored(
             accepted = f"one with answers for kernels of the {split} split ({remedy})"
             raise InvalidValueError("store", where, accepted)
         return found
-    held = replay_workloads(store, target=target)
+    held = replay_workloads(store, target=target, files=True)
     uris: list[str] = []
     for name in kernels:
         kernel = load_workload(name).kernel
