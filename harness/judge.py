@@ -20,6 +20,9 @@ MAX_LIMIT = 1e-3
 """max(e/s) of a float32 output, whatever the unscheduled program's own error is"""
 RMS_LIMIT = 0.03
 """RMS(e) / RMS(ref)"""
+ROUNDINGS = 2.0
+"""what one rounding to an output narrower than its sums may add, in eps(output)·|ref|: four times the
+half that a correct one adds, as the unscheduled program's own error counts four times"""
 PIECE = 1 << 14
 """Elements that are compared at a time"""
 Compare = Callable[[tuple[Array, ...], tuple[Array, ...], tuple[Array, ...]], str | None]
@@ -47,9 +50,12 @@ class Expected:
     unscheduled: Array
     """the unscheduled program's output, in the output's dtype"""
     scale: Array | None = None
-    """s, float64; None for exact outputs"""
+    """s, float64; None for exact outputs. Where sums are wider than the output, one rounding is in it:
+    s + ROUNDINGS·eps(output)·|ref| / (8·√K·eps(sums))"""
     limit: float = 0.0
-    """max(8·√K·eps, 4·max(e0/s)), at most MAX_LIMIT scaled to the dtype"""
+    """max(8·√K·eps(sums), 4·max(e0/s)), at most MAX_LIMIT scaled to the dtype of the sums"""
+    mean_limit: float = 0.0
+    """MEAN_LIMIT scaled to the dtype of the sums, and where they are wider than the output limit / 4"""
     finite: bool = True
     """the unscheduled output has neither inf nor NaN"""
     rms: float = 0.0
@@ -59,12 +65,29 @@ class Expected:
 
     @classmethod
     def of(
-        cls, name: str, reference: Array, unscheduled: Array, terms: int, scale: Array | None
+        cls,
+        name: str,
+        reference: Array,
+        unscheduled: Array,
+        terms: int,
+        scale: Array | None,
+        accumulator: str = "",
     ) -> Expected:
-        """Derive scale, limits and patterns. `terms` is K, the longest chain of roundings."""
+        """Derive scale, limits and patterns. `terms` is K, the longest chain of roundings.
+
+        `accumulator` is the dtype that these roundings go to; "" means that of the output. A float16
+        result of float32 sums is off by 8·√K·eps(float32)·s at most, and by one rounding of itself:
+        8·√K·eps(float16)·s, which it was once allowed, is more than any result of 4,096 terms.
+        What a program rounds on the way (attention its shares) shows in the unscheduled program's
+        own error. Where the kernel's scale is inf or NaN, max(|ref|, RMS(ref)) takes its place.
+        """
         if reference.dtype != np.float64 or unscheduled.dtype.kind != "f":
             return cls(name, reference, unscheduled)
         info = np.finfo(unscheduled.dtype)
+        sums = np.finfo(accumulator) if accumulator else info
+        eps, unit = float(sums.eps), float(sums.eps) / FLOAT32_EPS
+        limit = min(8.0 * math.sqrt(max(1, terms)) * eps, MAX_LIMIT * unit)
+        rounded = ROUNDINGS * float(info.eps) / limit if sums.eps < info.eps else 0.0
         with np.errstate(all="ignore"):
             finite = np.isfinite(unscheduled)
             exact = reference
@@ -72,30 +95,43 @@ class Expected:
                 # Where only the float64 reference is out of range, the unscheduled program decides.
                 exact = np.where(np.isfinite(reference), reference, unscheduled.astype(np.float64))
                 exact = np.where(finite, exact, 0.0)
-            rms = math.sqrt(float(np.mean(np.square(exact)))) if exact.size else 0.0
+            rms = _rms(exact)
             base = np.maximum(np.abs(exact), rms) if scale is None else np.abs(scale)
-            if not np.isfinite(base).all():
-                base = np.where(np.isfinite(base), base, float(info.max))
+            known = np.isfinite(base)
+            if not known.all():
+                base = np.where(known, base, np.maximum(np.abs(exact), rms))
             # Absolute floor: errors of a few subnormals stay within 8·√K·eps.
-            base = np.maximum(base, float(info.smallest_normal) / float(info.eps))
+            base = np.maximum(base, float(sums.smallest_normal) / eps)
+            if rounded:
+                base += rounded * np.maximum(np.abs(exact), float(info.smallest_normal))
             if rms > 0.0:  # likewise: an RMS error below the smallest normal number is none
                 rms = max(rms, float(info.smallest_normal) / RMS_LIMIT)
             own = np.abs(unscheduled - exact)
             if not finite.all():
                 own = np.where(finite, own, 0.0)
             own /= base
-        eps = float(info.eps)
-        limit = max(8.0 * math.sqrt(max(1, terms)) * eps, 4.0 * float(own.max(initial=0.0)))
-        limit = min(limit, MAX_LIMIT * eps / FLOAT32_EPS)
-        return cls(name, exact, unscheduled, base, limit, bool(finite.all()), rms)
+        limit = min(max(limit, 4.0 * float(own.max(initial=0.0))), MAX_LIMIT * unit)
+        mean_limit = MEAN_LIMIT * unit + (limit / 4.0 if rounded else 0.0)
+        return cls(name, exact, unscheduled, base, limit, mean_limit, bool(finite.all()), rms)
+
+
+def _rms(values: Array) -> float:
+    """Root mean square of finite values; 0 of none."""
+    if not values.size:
+        return 0.0
+    mean = float(np.mean(np.square(values)))
+    if math.isfinite(mean):
+        return math.sqrt(mean)
+    top = float(np.abs(values).max())  # squares of values beyond 1e154 overflow
+    return top * math.sqrt(float(np.mean(np.square(values / top))))
 
 
 def judge(got: Array, expected: Expected) -> Verdict:
     """Judge one output against `expected`; every element counts.
 
     A float output passes iff it is finite, inf and NaN exactly where the unscheduled output is,
-    max(e/s) ≤ limit, mean(e/s) ≤ MEAN_LIMIT and RMS(e) < RMS_LIMIT·RMS(ref) (scaled by eps to
-    other dtypes than float32). Any other output must be equal, NaN to NaN.
+    max(e/s) ≤ limit, mean(e/s) ≤ mean_limit and RMS(e) < RMS_LIMIT·RMS(ref) (`Expected.of` derives
+    the limits). Any other output must be equal, NaN to NaN.
     """
     if got.shape != expected.unscheduled.shape or got.dtype != expected.unscheduled.dtype:
         return Verdict(f"{expected.name}: shape or dtype {got.shape} {got.dtype}")
@@ -149,9 +185,8 @@ def _close(got: Array, expected: Expected, scale: Array) -> Verdict:
     if top > expected.limit:
         problem = f"relative error {top:.3g} > {expected.limit:.3g}"
         return Verdict(f"{expected.name}{where}: {values}: {problem}", in_limits)
-    factor = float(np.finfo(got.dtype).eps) / FLOAT32_EPS
-    if mean > MEAN_LIMIT * factor:
-        problem = f"mean relative error {mean:.3g} > {MEAN_LIMIT * factor:.3g}"
+    if mean > expected.mean_limit:
+        problem = f"mean relative error {mean:.3g} > {expected.mean_limit:.3g}"
         return Verdict(f"{expected.name}: {problem}", in_limits)
     if rms >= RMS_LIMIT:
         return Verdict(f"{expected.name}: RMS error {rms:.3g} >= {RMS_LIMIT}", in_limits)

@@ -23,7 +23,14 @@ from tirgym.harness.target import Target
 from tirgym.harness.timing import Call, Timer, TimingPlan
 from tirgym.harness.worker_device import worker_device
 from tirgym.kernels_suite.kernel import Regime, Workload
-from tirgym.kernels_suite.problem import make_inputs, reference_of, scale_of, tensors, terms_of
+from tirgym.kernels_suite.problem import (
+    accumulator_of,
+    make_inputs,
+    reference_of,
+    scale_of,
+    tensors,
+    terms_of,
+)
 
 __all__ = ["Rules", "Workbench"]
 
@@ -90,7 +97,7 @@ class Workbench:
         self.naive_key = build.code_key
         self.naive = Call(build.load(), self.baseline.arguments())
         self.naive_s = math.inf
-        self.terms = terms_of(workload)
+        self.terms, self.accumulator = terms_of(workload), accumulator_of(workload)
         self.pool: OrderedDict[tuple[Regime, int], InputSet] = OrderedDict()
         self.builds: OrderedDict[str, Build] = OrderedDict()
         self.loaded: dict[str, Call] = {}
@@ -125,7 +132,8 @@ class Workbench:
         expected = []
         for buffer, reference, scale in zip(self.baseline.outputs, references, scales, strict=True):
             name, own = buffer.tensor.name, buffer.array.copy()
-            expected.append(Expected.of(name, reference, own, self.terms, scale))
+            made = Expected.of(name, reference, own, self.terms, scale, self.accumulator)
+            expected.append(made)
         return self.require_sound(InputSet(regime, inputs, tuple(expected)))
 
     def require_sound(self, made: InputSet) -> InputSet:

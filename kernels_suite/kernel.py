@@ -109,7 +109,8 @@ class Kernel:
     each input; without it, values are drawn by regime from each parameter's dtype and `values`
     (`tirgym.kernels_suite.regimes.default_inputs`).
     `scale(*inputs)` gives for each output element the sum of the absolute terms that were added
-    up, in float64; errors are judged relative to it. Without it, max(|ref|, RMS(ref)) is used.
+    up, in float64; errors are judged relative to it. Without it, and where it is inf or NaN,
+    max(|ref|, RMS(ref)) is used.
     """
 
     name: str
@@ -132,6 +133,10 @@ class Kernel:
     terms: Callable[[Shape], int] | None = None
     """Longest chain of roundings behind one output element (K of the tolerance); derived from the
     unscheduled IR when absent."""
+    accumulator: str = ""
+    """Narrowest float dtype that a correct program may add or multiply in, "float32" for float16 products
+    with float32 sums: the roundings of the tolerance are its. Where empty, that of the unscheduled
+    IR for outputs of float16, and the output's own for all others."""
     flops: Callable[[Shape], int] | None = None
     """Arithmetic operations; derived from the unscheduled IR when absent."""
     bytes: Callable[[Shape], int] | None = None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
 
 __all__ = [
+    "accumulator_of",
     "build_of",
     "bytes_of",
     "flops_of",
@@ -197,6 +198,30 @@ def terms_of(workload: Workload) -> int:
     return max(chains.values(), default=1)
 
 
+@lru_cache(maxsize=1024)
+def accumulator_of(workload: Workload) -> str:
+    """Dtype of the sums behind float outputs; "" where it is each output's own.
+
+    Derived for outputs of float16: the narrowest float dtype in which the unscheduled IR adds,
+    multiplies, or calls a function.
+    """
+    stated = workload.kernel.accumulator
+    if stated or all(t.dtype != "float16" for t in tensors(workload)[1]):
+        return stated
+    import tvm_ffi
+    from tvm.ir import Call
+    from tvm.tirx import Add, Div, Mul, Sub
+
+    found: set[str] = set()
+
+    def look(node: Any) -> None:
+        found.add(str(node.ty.dtype))
+
+    tvm_ffi.structural_walk(build_of(workload).body, ((Add, Sub, Mul, Div, Call), look))
+    return next((dtype for dtype in _FLOATS if dtype in found), "")
+
+
+_FLOATS = ("float16", "float32", "float64")
 _REDUCE = 2
 """`tvm.tirx.IterVar.CommReduce`"""
 

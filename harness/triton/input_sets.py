@@ -15,7 +15,13 @@ from tirgym.harness.buffers import Poison
 from tirgym.harness.gate import Bench, InputSet
 from tirgym.harness.judge import Expected, Verdict, judge, judge_with
 from tirgym.kernels_suite.kernel import Regime, Workload
-from tirgym.kernels_suite.problem import make_inputs, reference_of, scale_of, terms_of
+from tirgym.kernels_suite.problem import (
+    accumulator_of,
+    make_inputs,
+    reference_of,
+    scale_of,
+    terms_of,
+)
 
 __all__ = ["InputSets"]
 
@@ -41,7 +47,7 @@ class InputSets:
         self._bench, self._trusted = bench, trusted
         self._secret = secrets.token_bytes(32) if secret is None else secret
         self._seed = seed
-        self._terms = terms_of(workload)
+        self._terms, self._accumulator = terms_of(workload), accumulator_of(workload)
 
     def draw(self, regime: Regime, purpose: str) -> InputSet:
         """Inputs, references, scales and the trusted program's outputs; equal purposes give equal
@@ -54,7 +60,9 @@ class InputSets:
         scales: Sequence[Any] = scale_of(self.workload, inputs) or (None,) * len(references)
         self._bench.run(self._trusted, InputSet(regime, inputs, ()), Poison.NAN)
         expected = tuple(
-            Expected.of(b.tensor.name, reference, b.array.copy(), self._terms, scale)
+            Expected.of(
+                b.tensor.name, reference, b.array.copy(), self._terms, scale, self._accumulator
+            )
             for b, reference, scale in zip(self._bench.outputs, references, scales, strict=True)
         )
         return self._sound(InputSet(regime, inputs, expected))

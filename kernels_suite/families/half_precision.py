@@ -71,6 +71,7 @@ MATMUL = Kernel(
     reference=lambda a, b: a @ b,
     scale=of_absolute(lambda a, b: a @ b),
     dtype=HALF,
+    accumulator=FLOAT,
     train=TRAIN,
     holdout=HOLDOUT,
     tiny=TINY,
@@ -99,6 +100,7 @@ MATMUL_BIAS_GELU = Kernel(
     scale=lambda a, b, bias: np.abs(a) @ np.abs(b) + np.abs(bias),
     values={"a": _MODERATE, "b": _GENTLE, "bias": Values(huge=1.0, decades=0.5)},
     dtype=HALF,
+    accumulator=FLOAT,
     train=TRAIN,
     holdout=HOLDOUT,
     tiny=TINY,
@@ -131,6 +133,7 @@ BATCH_MATMUL = Kernel(
     reference=lambda a, b: a @ b,
     scale=of_absolute(lambda a, b: a @ b),
     dtype=HALF,
+    accumulator=FLOAT,
     train=(
         {"batch": 32, "m": 1024, "n": 1024, "k": 64},
         {"batch": 128, "m": 256, "n": 256, "k": 256},
@@ -184,6 +187,7 @@ ATTENTION = Kernel(
     scale=lambda q, k, v: float32_attention.attention(q, k, np.abs(v)),
     values={"q": _MODERATE, "k": Values(huge=2.0**-20, decades=0.5)},
     dtype=HALF,
+    accumulator=FLOAT,
     train=(
         {"heads": 32, "n": 2048, "d": 64},
         {"heads": 64, "n": 1024, "d": 64},
@@ -229,6 +233,7 @@ MLP = Kernel(
     scale=float32_mlp.mlp_scale,
     values={"x": _MODERATE, "w1": _GENTLE, "b1": Values(huge=1.0, decades=0.5)},
     dtype=HALF,
+    accumulator=FLOAT,
     train=(
         {"m": 8192, "d": 64, "f": 256},
         {"m": 16384, "d": 32, "f": 128},

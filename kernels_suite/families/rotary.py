@@ -56,6 +56,7 @@ ROPE = Kernel(
     scale=rope_scale,
     values={"cos": _COEFFICIENT, "sin": _COEFFICIENT},
     dtype="float16",
+    accumulator="float32",
     train=(
         {"tokens": 4096, "heads": 32, "half": 64},
         {"tokens": 8192, "heads": 16, "half": 32},

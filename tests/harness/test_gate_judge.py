@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tirgym.harness.judge import PIECE, Expected, judge, judge_with
+from tirgym.kernels_suite.kernel import Regime
+from tirgym.kernels_suite.problem import (
+    accumulator_of,
+    make_inputs,
+    reference_of,
+    scale_of,
+    terms_of,
+)
+from tirgym.kernels_suite.registry import load_workload
 
 Array = NDArray[Any]
 M, N, K = 40, 48, 256
@@ -269,6 +279,162 @@ def test_float16_has_its_own_limits() -> None:
     nearby = (reference * (1 + 1e-3)).astype(np.float16)
     assert judge(nearby, expected).failure == ""
     assert judge((reference * 1.05).astype(np.float16), expected).failure
+
+
+HALF_REGIMES = (Regime.NORMAL, Regime.TINY, Regime.HUGE, Regime.MIXED, Regime.RAMP, Regime.SPARSE)
+LONG = 4096
+"""terms of a sum: each is worth a few float16 roundings of the sum, if that"""
+
+
+@functools.cache
+def half_product(regime: Regime) -> tuple[Array, Array, Expected]:
+    """Inputs in float16, and what their product in float16 must be, with sums in float32."""
+    workload = load_workload("triton-v0/matmul", {"m": 24, "n": 40, "k": LONG})
+    a, b = inputs = make_inputs(workload, np.random.default_rng(5), regime)
+    (reference,), (scale,) = reference_of(workload, inputs), scale_of(workload, inputs) or ()
+    own = in_blocks(a, b, 64)
+    terms, accumulator = terms_of(workload), accumulator_of(workload)
+    return a, b, Expected.of("c", reference, own, terms, scale, accumulator)
+
+
+def in_blocks(a: Array, b: Array, size: int) -> Array:
+    """a b in float16, `size` terms at a time added to sums in float32."""
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for k in range(0, a.shape[1], size):
+        total += a[:, k : k + size].astype(np.float32) @ b[k : k + size].astype(np.float32)
+    return total.astype(np.float16)
+
+
+def usual(values: Array) -> int:
+    """Number of an element as large as half of the others."""
+    return int(np.argsort(np.abs(values), axis=None)[values.size // 2])
+
+
+def changed(out: Array, place: int | slice, value: object) -> Array:
+    out = out.copy()
+    out.reshape(-1)[place] = value
+    return out
+
+
+HALF_FAULTS: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "one element zero": lambda a, b, out: changed(out, usual(out), 0),
+    "one element negated": lambda a, b, out: changed(out, usual(out), -out.flat[usual(out)]),
+    "one element its neighbour's": lambda a, b, out: changed(
+        out, usual(out), out.flat[usual(out) - 1]
+    ),
+    "one element off by a hundredth": lambda a, b, out: changed(
+        out, usual(out), out.flat[usual(out)] * np.float16(1.01)
+    ),
+    "last 64 elements zero": lambda a, b, out: changed(out, slice(-64, None), 0),
+    "one term dropped": lambda a, b, out: in_blocks(
+        np.delete(a, heaviest(a, b), 1), np.delete(b, heaviest(a, b), 0), 64
+    ),
+    "the last tile of terms dropped": lambda a, b, out: in_blocks(a[:, :-32], b[:-32], 32),
+    "sums in float16": lambda a, b, out: half_sums(a, b),
+}
+
+
+def heaviest(a: Array, b: Array) -> int:
+    """Number of the term that adds most."""
+    largest = np.abs(a).max(0).astype(float) * np.abs(b).max(1)
+    return int(np.argmax(largest))
+
+
+def half_sums(a: Array, b: Array) -> Array:
+    total = np.zeros((a.shape[0], b.shape[1]), np.float16)
+    for k in range(a.shape[1]):
+        total += a[:, k : k + 1] * b[k]
+    return total
+
+
+@pytest.mark.parametrize("regime", HALF_REGIMES)
+def test_half_products_pass_in_other_orders_of_summation(regime: Regime) -> None:
+    a, b, expected = half_product(regime)
+    for size in (1, 16, LONG):
+        verdict = judge(in_blocks(a, b, size), expected)
+        assert verdict.failure == ""
+    order = np.random.default_rng(0).permutation(LONG)
+    assert judge(in_blocks(a[:, order], b[order], 16), expected).failure == ""
+
+
+@pytest.mark.parametrize("regime", HALF_REGIMES)
+@pytest.mark.parametrize("fault", HALF_FAULTS)
+def test_faults_of_half_products_fail(fault: str, regime: Regime) -> None:
+    a, b, expected = half_product(regime)
+    wrong = HALF_FAULTS[fault](a, b, expected.unscheduled)
+    assert judge(wrong, expected).failure
+
+
+def test_sums_in_float16_pass_where_the_kernel_adds_in_float16() -> None:
+    a, b, wide = half_product(Regime.NORMAL)
+    short = a[:, :256], b[:256]
+    reference, scale = (x.astype(np.float64) @ y for x, y in (short, map(np.abs, short)))
+    expected = Expected.of("c", reference, half_sums(*short), 256, scale, "float16")
+    assert judge(in_blocks(*short, 16), expected).failure == ""
+    assert judge(half_sums(short[0][:, ::-1], short[1][::-1]), expected).failure == ""
+    assert Expected.of("c", reference, half_sums(*short), 256, scale).limit == expected.limit
+    assert expected.limit > wide.limit
+
+
+def flash_attention(q: Array, k: Array, v: Array, block: int) -> Array:
+    """As the Triton kernel: shares rounded to float16, relative to the largest score so far."""
+    wide = np.float32
+    factor = wide(1 / np.sqrt(q.shape[2]))
+    scores = (q.astype(wide) @ k.astype(wide).transpose(0, 2, 1)) * factor
+    top = np.full(scores.shape[:2], -np.inf, wide)
+    total, mixed = np.zeros(scores.shape[:2], wide), np.zeros(q.shape, wide)
+    for first in range(0, scores.shape[2], block):
+        score = scores[:, :, first : first + block]
+        higher = np.maximum(top, score.max(2))
+        power, shrink = np.exp(score - higher[..., None]), np.exp(top - higher)
+        total = total * shrink + power.sum(2)
+        shares = power.astype(np.float16).astype(wide)
+        mixed = mixed * shrink[..., None] + shares @ v[:, first : first + block].astype(wide)
+        top = higher
+    return (mixed / total[..., None]).astype(np.float16)
+
+
+@pytest.mark.parametrize("regime", HALF_REGIMES)
+@pytest.mark.parametrize("shape", [(3, 67, 31), (2, 65, 33), (1, 1, 3), (1, 512, 64)])
+def test_attention_may_round_its_shares_to_float16(
+    shape: tuple[int, int, int], regime: Regime
+) -> None:
+    workload = load_workload(
+        "triton-v0/attention", dict(zip(("heads", "n", "d"), shape, strict=True))
+    )
+    for seed in range(3):
+        inputs = make_inputs(workload, np.random.default_rng(seed), regime)
+        (reference,), (scale,) = reference_of(workload, inputs), scale_of(workload, inputs) or ()
+        own = flash_attention(*inputs, 64)
+        expected = Expected.of("out", reference, own, terms_of(workload), scale, "float32")
+        assert judge(own, expected).failure == ""
+        for block in (16, 32, 128):
+            assert judge(flash_attention(*inputs, block), expected).failure == ""
+        if shape[1] > 1:
+            for value in (0, -own.flat[usual(own)]):
+                assert judge(changed(own, usual(own), value), expected).failure
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_scale_that_is_not_finite_does_not_switch_the_check_off(value: float) -> None:
+    reference = np.random.default_rng(0).standard_normal((8, 8))
+    scale = np.full((8, 8), value)
+    scale[0] = 1.0
+    expected = Expected.of("C", reference, reference.astype(np.float32), 16, scale)
+    plain = Expected.of("C", reference, reference.astype(np.float32), 16, None)
+    assert expected.scale is not None
+    assert plain.scale is not None
+    assert np.array_equal(expected.scale[1:], plain.scale[1:])
+    assert judge(expected.unscheduled.copy(), expected).failure == ""
+    for wrong in (0.0, 3.0, 1e30):
+        assert "[5, 3]" in judge(changed(expected.unscheduled, 43, wrong), expected).failure
+
+
+def test_float64_values_whose_squares_overflow_are_judged() -> None:
+    reference = np.array([1e300, -2e300, 1.5e300])
+    expected = Expected.of("C", reference, reference, 1, None)
+    assert judge(reference.copy(), expected).failure == ""
+    assert judge(np.array([1e300, -2e300, 1.4e300]), expected).failure
 
 
 def test_a_comparator_decides_for_all_outputs() -> None:

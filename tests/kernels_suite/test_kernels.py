@@ -15,6 +15,7 @@ from tvm.s_tir.analysis import verify_well_formed
 from tirgym.harness.judge import Expected, judge, judge_with
 from tirgym.kernels_suite.kernel import Array, Kernel, Regime, Shape, Workload
 from tirgym.kernels_suite.problem import (
+    accumulator_of,
     build_of,
     make_inputs,
     reference_of,
@@ -67,7 +68,9 @@ def check_regimes(kernel: Kernel, shape: Shape, seeds: int) -> None:
             references = reference_of(workload, inputs)
             scales = scale_of(workload, inputs) or (None,) * len(got)
             expected = tuple(
-                Expected.of(name, reference, output, terms_of(workload), scale)
+                Expected.of(
+                    name, reference, output, terms_of(workload), scale, accumulator_of(workload)
+                )
                 for name, reference, output, scale in zip(
                     names, references, got, scales, strict=True
                 )

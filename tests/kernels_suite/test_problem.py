@@ -11,6 +11,7 @@ import pytest
 from tirgym.errors import InvalidValueError, UsageError
 from tirgym.kernels_suite.kernel import Kernel, Regime, Shape, Tensor, Workload
 from tirgym.kernels_suite.problem import (
+    accumulator_of,
     bytes_of,
     flops_of,
     make_inputs,
@@ -70,6 +71,33 @@ def test_work_is_counted_from_the_ir(uri: str, flops: int, terms: int) -> None:
     workload = load_workload(uri)
     assert flops_of(workload) == flops
     assert terms_of(workload) == terms
+
+
+@pytest.mark.parametrize(
+    ("wide", "output", "accumulator"),
+    [
+        ("float32", "float16", "float32"),
+        ("float16", "float16", "float16"),
+        ("float32", "float32", ""),
+    ],
+)
+def test_the_dtype_of_the_sums_is_read_from_the_ir(
+    wide: str, output: str, accumulator: str
+) -> None:
+    def build(shape: Shape) -> Any:
+        from tvm import te
+
+        a = te.placeholder((shape["n"], 4), "float16", "a")
+        r = te.reduce_axis((0, 4), "r")
+        total = te.compute((shape["n"],), lambda i: te.sum(a[i, r].astype(wide), axis=r), "total")
+        out = te.compute((shape["n"],), lambda i: total[i].astype(output), "out")
+        return te.create_prim_func([a, total if wide == output else out])
+
+    name = f"sums_{wide}_{output}"
+    kernel = Kernel(name, "mine", build, lambda a: a.sum(1), train=({"n": 6},))
+    assert accumulator_of(Workload.of(kernel)) == accumulator
+    stated = replace(kernel, accumulator="float64", name=f"stated_{name}")
+    assert accumulator_of(Workload.of(stated)) == "float64"
 
 
 def test_what_a_kernel_states_goes_before_what_is_derived() -> None:

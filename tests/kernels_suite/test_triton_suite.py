@@ -16,6 +16,7 @@ from tirgym.errors import InvalidValueError, MissingExtraError, UnknownNameError
 from tirgym.harness.judge import Expected, judge
 from tirgym.kernels_suite.kernel import Kernel, Regime, Workload
 from tirgym.kernels_suite.problem import (
+    accumulator_of,
     build_of,
     make_inputs,
     reference_of,
@@ -40,11 +41,12 @@ def test_what_a_kernel_states_is_what_its_program_says(name: str) -> None:
     kernel = KERNELS[name]
     assert kernel.parameters is not None
     assert kernel.terms is not None
-    derived = replace(kernel, parameters=None, terms=None)
+    derived = replace(kernel, parameters=None, terms=None, accumulator="")
     for shape in (*kernel.train, *kernel.holdout, kernel.tiny_shape):
         stated, built = Workload.of(kernel, shape), Workload.of(derived, shape)
         assert tensors(stated) == tensors(built)
         assert terms_of(stated) == terms_of(built)
+    assert accumulator_of(Workload.of(kernel)) == accumulator_of(Workload.of(derived))
 
 
 def test_the_reference_of_int8_products_is_exact() -> None:
@@ -70,7 +72,8 @@ def _judge_here(kernel: Kernel, regime: Regime) -> None:
     for tensor, got, reference, scale in zip(
         outputs, made, reference_of(workload, inputs), scales, strict=True
     ):
-        expected = Expected.of(tensor.name, reference, got.numpy(), terms_of(workload), scale)
+        own, terms = got.numpy(), terms_of(workload)
+        expected = Expected.of(tensor.name, reference, own, terms, scale, accumulator_of(workload))
         assert not judge(got.numpy(), expected).failure
 
 

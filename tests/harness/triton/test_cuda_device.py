@@ -30,6 +30,7 @@ from tirgym.harness.triton.device.vendor import NO_VENDOR, VENDOR
 from tirgym.harness.triton.device.worker import DeviceDesk
 from tirgym.kernels_suite.kernel import Regime, Workload
 from tirgym.kernels_suite.problem import (
+    accumulator_of,
     make_inputs,
     reference_of,
     scale_of,
@@ -297,7 +298,8 @@ def test_the_vendors_kernel_means_the_same(kernel: str) -> None:
     got = VENDOR[kernel](*map(torch.from_numpy, (*inputs, out)))().numpy()
     (reference,) = reference_of(workload, inputs)
     (scale,) = scale_of(workload, inputs) or (None,)
-    expected = Expected.of(output.name, reference, got, terms_of(workload), scale)
+    terms, accumulator = terms_of(workload), accumulator_of(workload)
+    expected = Expected.of(output.name, reference, got, terms, scale, accumulator)
     assert judge(got, expected).failure == ""
     if reference.dtype == np.float64:  # its own error is not the measure here
         assert np.abs(got - reference).max() <= 1e-2 * max(1.0, np.abs(reference).max())
