@@ -6,14 +6,16 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-from tirgym.errors import DamagedFileError, InvalidValueError, UnknownNameError
+from tirgym.errors import DamagedFileError, InvalidValueError, TirgymError, UnknownNameError
 from tirgym.kernels_suite.kernel import Kernel, Split, Workload, split_uri
 from tirgym.kernels_suite.problem import require_reference
 from tirgym.kernels_suite.suites import SUITES
@@ -29,6 +31,7 @@ __all__ = [
     "opens_file",
     "register_kernel",
     "split_of",
+    "user_code",
 ]
 
 ENTRY_POINT_GROUP = "tirgym.kernels"
@@ -204,9 +207,11 @@ def _from_file(given: str, source: tuple[str, str], files: bool) -> Kernel:
     example = f"{path}:NAME with NAME one of: {', '.join(kernels) or '(the file has no Kernel)'}"
     if not attribute:
         raise InvalidValueError("kernel", path, example)
-    if not hasattr(module, attribute):
+    with user_code(path):  # a module may have a __getattr__
+        there = hasattr(module, attribute)
+        kernel = getattr(module, attribute) if there else None
+    if not there:
         raise InvalidValueError("kernel", f"{path}:{attribute}", example)
-    kernel = getattr(module, attribute)
     if not isinstance(kernel, Kernel):
         what = f"attribute {attribute} of {path}"
         raise InvalidValueError(what, type(kernel).__name__, f"a Kernel; {example}")
@@ -215,10 +220,14 @@ def _from_file(given: str, source: tuple[str, str], files: bool) -> Kernel:
 
 def _execute(path: str) -> ModuleType:
     """The module of the file at `path`, executed at most once in this process."""
-    file = Path(path).expanduser().resolve()
+    try:
+        file = Path(path).expanduser().resolve()
+        found = file.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, a null byte, no such user
+        raise DamagedFileError(path, "Python file with a Kernel", str(error)) from None
     if file in _files:
         return _files[file]
-    if not file.is_file():
+    if not found:
         problem = "there is no such file" + (
             "" if Path(path).is_absolute() else f" in {Path.cwd()}"
         )
@@ -230,10 +239,38 @@ def _execute(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError) as error:
-        del sys.modules[name]
-        problem = f"{type(error).__name__}: {error}"
-        raise DamagedFileError(path, "Python file with a Kernel", problem) from error
+        with user_code(path):
+            spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
     _files[file] = module
     return module
+
+
+@contextmanager
+def user_code(source: str) -> Iterator[None]:
+    """The border to code of the user's kernel file: `source` is its path, or "path:attribute".
+
+    Whatever it raises becomes a DamagedFileError that names file, line and error; errors of tirgym
+    stay as they are.
+    """
+    try:
+        yield
+    except TirgymError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's file raises anything, and may call exit
+        problem = f"{type(error).__name__}: {error}{_place(error, source)}"
+        raise DamagedFileError(source, "Python file with a Kernel", problem) from error
+
+
+def _place(error: BaseException, source: str) -> str:
+    """Where `error` was raised: the last line in the user's file, else the last of all."""
+    if isinstance(error, SyntaxError):
+        return ""  # its text says where
+    frames = traceback.extract_tb(error.__traceback__)
+    path, _ = _source(source) or (source, "")
+    file = str(Path(path).expanduser().resolve())
+    own = [frame for frame in frames if frame.filename == file]
+    frame = (own or frames)[-1]
+    return f" ({frame.filename}, line {frame.lineno})"

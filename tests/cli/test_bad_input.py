@@ -32,7 +32,21 @@ CASES: dict[str, tuple[list[str], str]] = {
     "kernel file that raises": (["show", "{tmp}/raises.py:k"], "ZeroDivisionError: division"),
     "kernel that cannot be built": (["optimize", "{tmp}/kernels.py:unbuilt"], "line 4"),
     "kernel without a program": (["optimize", "{tmp}/kernels.py:empty"], "PrimFunc"),
+    "kernel file that raises its own": (["show", "{tmp}/own.py:k"], "Oops: no (/"),
+    "kernel file whose command fails": (["show", "{tmp}/command.py:k"], "command.py, line 2)"),
+    "kernel file that exits": (["show", "{tmp}/exits.py:k"], "SystemExit: 3 (/"),
+    "kernel file, escaped": (["show", "tirgym://local/{tmp}/exits.p%79:k"], "SystemExit: 3 (/"),
+    "kernel file with a null byte": (["show", "tirgym://local/%00.py:k"], "null byte"),
+    "kernel file with a long name": (["show", "x" * 5000 + ".py:k"], "too long"),
+    "build that exits": (["optimize", "{tmp}/kernels.py:exits"], "SystemExit: 4 (/"),
+    "build at a shape": (["show", "{tmp}/kernels.py:some", "-s", "n=3"], "Exception: n is 3 (/"),
     "URI": (["show", "tirgym://core-v0"], "tirgym://SUITE/KERNEL"),
+    "URI bracket": (["show", "tirgym://[::1/softmax"], "workload URI"),
+    "URI closing bracket": (["optimize", "tirgym://core-v0]/softmax"], "workload URI"),
+    "URI of an odd suite": (["show", "tirgym://core\u2105v0/softmax"], "workload URI"),
+    "URI without a suite": (["profile", "tirgym:///softmax"], "workload URI"),
+    "URI alone": (["baseline", "tirgym:"], "workload URI"),
+    "trace with a URI bracket": (["verify", "{tmp}/bracket.json"], "workload URI"),
     "URI suite": (["show", "tirgym://core-v9/matmul"], "core-v0"),
     "URI dimension": (["show", "tirgym://core-v0/matmul?m=8&q=8"], "m, n, k"),
     "URI size": (["show", "tirgym://core-v0/matmul?m=x&n=8&k=8"], "integer"),
@@ -136,6 +150,7 @@ def write_files(folder: Path) -> None:
         "format": {"format": "other-trace-7"},
         "field": {"colour": "red"},
         "kernel": {"workload": "tirgym://core-v0/matmull?m=8&n=8&k=8"},
+        "bracket": {"workload": "tirgym://[::1/softmax"},
         "backend": {"target": {**target, "backend": "cudda"}},
         "backend_list": {"target": {**target, "backend": ["llvm"]}},
         "arch_list": {"target": {**target, "arch": ["x86-64-v2"]}},
@@ -164,9 +179,23 @@ def write_files(folder: Path) -> None:
         "def fail(shape):\n"
         "    raise RuntimeError('no build')\n"
         "unbuilt = Kernel('k', 'f', fail, lambda x: x, train=({'n': 4},))\n"
+        "def leave(shape):\n"
+        "    raise SystemExit(4)\n"
+        "exits = Kernel('k', 'f', leave, lambda x: x, train=({'n': 4},))\n"
+        "def some(shape):\n"
+        "    if shape['n'] == 3:\n"
+        "        raise Exception('n is 3')\n"
+        "    from tvm import te\n"
+        "    x = te.placeholder((shape['n'],), 'float32', 'x')\n"
+        "    return te.create_prim_func([x, te.compute(x.shape, lambda i: x[i] * x[i], 'y')])\n"
+        "some = Kernel('k', 'f', some, lambda x: x * x, train=({'n': 4},))\n"
         "empty = Kernel('k', 'f', lambda shape: None, lambda x: x, train=({'n': 4},))\n"
     )
     (folder / "raises.py").write_text("1 / 0\n")
+    (folder / "own.py").write_text("class Oops(Exception): pass\nraise Oops('no')\n")
+    command = "import subprocess\nsubprocess.run(['false'], check=True)\n"
+    (folder / "command.py").write_text(command)
+    (folder / "exits.py").write_text("raise SystemExit(3)\n")
 
 
 @pytest.mark.parametrize("case", CASES)

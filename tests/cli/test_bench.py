@@ -191,3 +191,18 @@ def test_a_run_that_is_killed_again_and_again_loses_nothing(tmp_path: Path) -> N
     assert len(records) == 3 * len(plan.workloads) * 4
     assert problems == []
     assert lengths == sorted(lengths)
+
+
+@pytest.mark.parametrize("command", ["verify", "report", "compare"])
+def test_a_folder_of_others_runs_no_file(cli: Cli, command: str, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    (tmp_path / "mine.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n")
+    folder = BoardFolder(tmp_path / "board")
+    uri = f"tirgym://local/{tmp_path}/mine.p%79:K?n=1"
+    append_line(folder.records_path, record(uri=uri).to_json())
+    refused = cli("bench", command, folder.path)
+    assert (refused.code, refused.out) == (2, "")
+    assert "--files lets Python files be run" in refused.err
+    assert not ran.exists()
+    cli("bench", command, folder.path, "--files")
+    assert ran.exists()

@@ -215,6 +215,16 @@ def test_missing_and_broken_files_are_one_line(tmp_path: Path) -> None:
         load_kernel(f"{broken}:kernel")
 
 
+@pytest.mark.parametrize("line", ["raise SystemExit(3)", "raise Exception('no')", "1 / 0"])
+def test_a_file_that_raises_leaves_no_module(line: str, tmp_path: Path) -> None:
+    (tmp_path / "raises.py").write_text(f"\n{line}\n")
+    before = set(sys.modules)
+    for _ in range(2):
+        with pytest.raises(DamagedFileError, match=r"raises\.py, line 2\)"):
+            load_kernel(f"{tmp_path}/raises.py:kernel")
+    assert not [name for name in set(sys.modules) - before if "raises" in name]
+
+
 def test_registered_kernels_are_found_by_name_and_uri() -> None:
     kernel = register_kernel(replace(load_kernel("add"), name="my_add"))
     assert load_kernel("my_add") == kernel

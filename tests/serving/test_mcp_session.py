@@ -81,6 +81,9 @@ def test_shapes(shape: object, uri: str) -> None:
     [
         ({"kernel": "matmull"}, "did you mean 'matmul'"),
         ({"kernel": "tirgym://core-v0/matmul?m=0"}, "dimension m of kernel matmul"),
+        ({"kernel": "tirgym://[::1/softmax"}, "workload URI"),
+        ({"kernel": "tirgym://core-v0]/softmax"}, "workload URI"),
+        ({"kernel": "tirgym:"}, "workload URI"),
         ({"kernel": "runs/trace.json"}, "no trace"),
         ({"kernel": "mine.py:mine"}, "tirgym mcp --files lets it"),
         ({"kernel": "tirgym://local/mine.py:mine?n=1"}, "tirgym mcp --files lets it"),

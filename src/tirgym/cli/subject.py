@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import traceback
 from collections.abc import Sequence
-from contextlib import closing, redirect_stdout
+from contextlib import closing, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tirgym import settings
 from tirgym.cli.output import note, working
-from tirgym.errors import DamagedFileError, InvalidValueError
+from tirgym.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from tirgym.harness.evaluation import Evaluation
@@ -43,20 +42,6 @@ MAX_SIZE = 2**31 - 1
 """Largest dimension; indices are 32-bit."""
 _COPIES = 4
 """Copies of all arrays that a worker has room for."""
-_USER_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-"""What a user's kernel file may raise by mistake; the compiler's errors are RuntimeErrors."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +60,9 @@ def is_trace(text: str) -> bool:
     """
     if text.endswith(".json"):
         return True
-    if text.startswith("tirgym:") or ".py" in text:
+    from tirgym.kernels_suite.registry import opens_file
+
+    if text.startswith("tirgym:") or opens_file(text):
         return False
     return os.path.isfile(text) and not _names_kernel(text)
 
@@ -124,9 +111,11 @@ def _require_room(workload: Workload) -> None:
     """
     from tirgym.harness.fork_server import WorkerLimits
     from tirgym.kernels_suite.problem import tensors
+    from tirgym.kernels_suite.registry import user_code
 
-    limit = WorkerLimits().memory_bytes
-    total = sum(tensor.nbytes for side in tensors(workload) for tensor in side)
+    limit, source = WorkerLimits().memory_bytes, workload.kernel.source
+    with user_code(source) if source else nullcontext():
+        total = sum(tensor.nbytes for side in tensors(workload) for tensor in side)
     if limit is not None and total > limit // _COPIES:
         shape = ", ".join(f"{name}={size}" for name, size in workload.dims)
         accepted = (
@@ -155,20 +144,15 @@ def named_workload(name: str) -> Workload:
     Raises InvalidValueError for a shape that is too large to be checked.
     """
     from tirgym.kernels_suite.problem import build_of
-    from tirgym.kernels_suite.registry import load_workload
+    from tirgym.kernels_suite.registry import load_workload, opens_file, user_code
 
-    if ".py" not in name:
+    if not opens_file(name):
         workload = load_workload(name)
-        _require_room(workload)
-        return workload
-    try:
+    else:
         with redirect_stdout(sys.stderr):  # stdout is for results
             workload = load_workload(name)
-            build_of(workload)
-    except _USER_ERRORS as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        problem = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
-        raise DamagedFileError(name, "Python file with a Kernel", problem) from error
+            with user_code(workload.kernel.source):
+                build_of(workload)
     _require_room(workload)
     return workload
 
@@ -234,15 +218,16 @@ def _require_findable(text: str) -> None:
 
     Raises InvalidValueError for a path that leads nowhere.
     """
-    if os.path.isfile(text) and ".py" not in text:
+    from tirgym.kernels_suite.registry import LOCAL_SUITE, SUITES, opens_file
+
+    if opens_file(text):
+        return
+    if os.path.isfile(text):
         note(f"{text} is the kernel of that name; write ./{text} for the file")
     suite, slash, _ = text.rpartition("/")
-    if slash and ".py" not in text and not text.startswith("tirgym:"):
-        from tirgym.kernels_suite.registry import LOCAL_SUITE, SUITES
-
-        if suite not in (*SUITES, LOCAL_SUITE):
-            accepted = "a kernel (tirgym list), a URI, file.py:NAME, or a trace file that exists"
-            raise InvalidValueError("kernel or trace", text, accepted)
+    if slash and not text.startswith("tirgym:") and suite not in (*SUITES, LOCAL_SUITE):
+        accepted = "a kernel (tirgym list), a URI, file.py:NAME, or a trace file that exists"
+        raise InvalidValueError("kernel or trace", text, accepted)
 
 
 def reshaped(trace: Trace, shape: Sequence[str] | None) -> Trace:
