@@ -21,6 +21,8 @@ class EarlyStop(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordCon
 
     Counts from the reset, so no episode is cut before `patience` steps. The end is a truncation;
     the final program is evaluated in full as after STOP, and what that pays joins the last reward.
+
+    Raises InvalidValueError for a reward that pays at the end alone: there is no gain to wait for.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], patience: int = 8, gain: float = 0.05) -> None:
@@ -28,6 +30,11 @@ class EarlyStop(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordCon
             raise InvalidValueError("patience", patience, "a whole number of at least 1")
         if not gain >= 0:
             raise InvalidValueError("gain", gain, "a relative gain of at least 0, such as 0.05")
+        if cast(CompilerEnv, env.unwrapped).pays_at_end:
+            accepted = (
+                "one that pays at each step, such as static or measured of tirgym/Schedule-v0"
+            )
+            raise InvalidValueError("reward under EarlyStop", "paid at the end alone", accepted)
         gymnasium.utils.RecordConstructorArgs.__init__(self, patience=patience, gain=gain)
         super().__init__(env)
         self.patience, self.gain = patience, gain

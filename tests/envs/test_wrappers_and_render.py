@@ -17,6 +17,7 @@ from tirgym.errors import InvalidValueError
 from tirgym.harness.evaluation import Level
 from tirgym.harness.status import Status
 from tirgym.harness.transforms import default_vocabulary
+from tirgym.rewards import FinalSpeedup
 
 SPLIT = "Split(loop=0, factor=2)"
 
@@ -50,6 +51,11 @@ def test_early_stop_waits_for_its_patience_and_refuses_nonsense() -> None:
     for bad in ({"patience": 0}, {"gain": -1.0}):
         with pytest.raises(InvalidValueError, match="at least"):
             EarlyStop(make(), **bad)
+
+
+def test_early_stop_refuses_a_reward_that_it_would_never_see() -> None:
+    with pytest.raises(InvalidValueError, match="paid at the end alone"):
+        EarlyStop(make(reward=FinalSpeedup(), evaluator=FakeEvaluator()))
 
 
 @pytest.mark.parametrize("verdict", [2.0, Status.WRONG_RESULT])
