@@ -17,7 +17,7 @@ from tirgym.errors import InvalidValueError
 from tirgym.harness.evaluation import Level
 from tirgym.harness.status import Status
 from tirgym.harness.transforms import default_vocabulary
-from tirgym.rewards import FinalSpeedup
+from tirgym.rewards.final_speedup import FinalSpeedup
 
 SPLIT = "Split(loop=0, factor=2)"
 
