@@ -370,7 +370,7 @@ def test_sums_in_float16_pass_where_the_kernel_adds_in_float16() -> None:
     short = a[:, :256], b[:256]
     reference, scale = (x.astype(np.float64) @ y for x, y in (short, map(np.abs, short)))
     expected = Expected.of("c", reference, half_sums(*short), 256, scale, "float16")
-    assert judge(in_blocks(*short, 16), expected).failure == ""
+    assert judge(in_blocks(short[0], short[1], 16), expected).failure == ""
     assert judge(half_sums(short[0][:, ::-1], short[1][::-1]), expected).failure == ""
     assert Expected.of("c", reference, half_sums(*short), 256, scale).limit == expected.limit
     assert expected.limit > wide.limit
@@ -405,11 +405,12 @@ def test_attention_may_round_its_shares_to_float16(
     for seed in range(3):
         inputs = make_inputs(workload, np.random.default_rng(seed), regime)
         (reference,), (scale,) = reference_of(workload, inputs), scale_of(workload, inputs) or ()
-        own = flash_attention(*inputs, 64)
+        q, k, v = inputs
+        own = flash_attention(q, k, v, 64)
         expected = Expected.of("out", reference, own, terms_of(workload), scale, "float32")
         assert judge(own, expected).failure == ""
         for block in (16, 32, 128):
-            assert judge(flash_attention(*inputs, block), expected).failure == ""
+            assert judge(flash_attention(q, k, v, block), expected).failure == ""
         if shape[1] > 1:
             for value in (0, -own.flat[usual(own)]):
                 assert judge(changed(own, usual(own), value), expected).failure
