@@ -77,7 +77,7 @@ def test_show_says_what_a_model_learned_from(cli: Cli, model: Path) -> None:
     ("arguments", "said"),
     [
         (("--kind", "forest"), "Accepted: trees, gnn"),
-        (("--threads", "2"), "one that the store has"),
+        (("--threads", "2"), "expected one that store"),
         (("--seed", "-1"), "--seed"),
         (("--machine", "nowhere"), "machine to learn"),
     ],

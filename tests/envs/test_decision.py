@@ -12,7 +12,7 @@ from small import SMALL, TARGET
 
 from tirgym.envs.decision import DecisionEnv
 from tirgym.envs.wrappers import EarlyStop
-from tirgym.errors import UnknownNameError
+from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.decisions import (
     SPACES,
     CallbackAgent,
@@ -224,11 +224,17 @@ def test_failing_agents_are_overruled_and_counted() -> None:
 
 
 def test_early_stop_ends_an_episode_on_the_way() -> None:
-    env = EarlyStop(static(reward="final", evaluator=FakeEvaluator()), patience=2)
+    env = EarlyStop(static(), patience=2, gain=99.0)
     env.reset(seed=0)
     env.step(0)
     _, _, terminated, truncated, info = env.step(0)
-    assert (terminated, truncated, info["verified"]) == (False, True, 1)
+    assert (terminated, truncated, info["verified"]) == (
+        False,
+        True,
+        0,
+    )  # a static reward runs nothing
+    with pytest.raises(InvalidValueError, match="paid at the end alone"):
+        EarlyStop(static(reward="final", evaluator=FakeEvaluator()))
 
 
 def test_renders_and_refuses_unknown_names() -> None:
