@@ -96,8 +96,7 @@ def make_info(episode: Episode, overflow: int) -> dict[str, Any]:
     `action_mask` (n,) int8 is a new array. `ir_key` is that of the final program, "" before the
     episode is over, since hashing would take a twentieth of each step. `speedup` is over the
     unscheduled program, as far as the reward has paid it (predicted, with a static reward), and 1 after
-    a fatal verdict;
-    `verified` is 1 once the final program passed every regime; `replayed_from` is the fingerprint of
+    a fatal verdict; `verified` is 1 once the final program passed every regime; `replayed_from` is the fingerprint of
     the machine whose stored numbers the episode was paid by, "" if none was replayed; `trials` counts different machine
     code; `overflow` counts the nodes and edges that the observation has no room for.
     """

@@ -77,8 +77,7 @@ def read_demonstrations(
 
     Walks are those that a replay for `target` has: of its backend and thread count, and of another arch
     or machine only where the store has one alone. Raises InvalidValueError if it shows nothing or that
-    is not clear, and TargetMismatchError where a recorded walk is not
-    one of the design space any more.
+    is not clear, and TargetMismatchError where a recorded walk is not one of the design space any more.
     """
     states: list[State] = []
     shown, total = [], 0

@@ -18,7 +18,6 @@ from tirgym.errors import TargetMismatchError
 
 __all__ = ["is_finite", "make_model", "restore", "snapshot", "spaces_digest"]
 
-
 _CUDA = "cuda."
 """What the names of states of CUDA generators begin with; the number of the device follows."""
 
@@ -55,8 +54,9 @@ def spaces_digest(env: Any) -> str:
 def snapshot(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """All that the next rollout and update depend on, apart from the environments.
 
-    Weights, optimizer, the generators of torch (those of CUDA too on such a device) and NumPy and the counters, at the border between an
-    update and the next rollout, where the rollout buffer holds nothing that is needed.
+    Weights, optimizer, the generators of torch (those of CUDA too on such a device) and NumPy and the
+    counters, at the border between an update and the next rollout, where the rollout buffer holds
+    nothing that is needed.
     """
     tensors = {f"policy.{name}": value for name, value in _arrays(model.policy)}
     for number, state in model.policy.optimizer.state_dict()["state"].items():

@@ -46,7 +46,7 @@ def load_board(folder: BoardFolder) -> Board:
         problems=[*problems, *left_out, *verdicts.problems, *others, *more],
         shipped=[row for row in shipped if row.machine == machine],
         foreign=verdicts.foreign,
-        beside=verdicts.beside,
+        concurrent=verdicts.concurrent,
     )
 
 

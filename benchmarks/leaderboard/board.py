@@ -77,7 +77,7 @@ class Board:
     shipped: Sequence[Shipped] = ()
     foreign: int = 0
     """verdicts that this installation did not make"""
-    beside: int = 0
+    concurrent: int = 0
     """other processes of the verification at the same time, at most"""
 
     @cached_property

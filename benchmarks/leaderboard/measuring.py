@@ -79,7 +79,7 @@ def measure_apart(uri: str, target: Target, jobs: Sequence[Job], session: int) -
             return found
     if len(jobs) > 1:
         return [measure_apart(uri, target, [job], session)[0] for job in jobs]
-    status, message = _blame(failures)
+    status, message = _failure_status(failures)
     return [_session(uri, target, jobs[0], session, status, message=message)]
 
 
@@ -90,7 +90,7 @@ def measure_session(uri: str, target: Target, jobs: Sequence[Job], session: int)
     return measure_here(uri, target, jobs, session)
 
 
-def _blame(failures: Sequence[Exception]) -> tuple[str, str]:
+def _failure_status(failures: Sequence[Exception]) -> tuple[str, str]:
     """Status and message of a job whose process failed each time: the machine's unless it died always."""
     for failure in failures:
         if not isinstance(failure, ProcessDiedError | TimeoutError):

@@ -76,11 +76,11 @@ def _against(board: Board, name: str, other: str, trials: int) -> dict[str, Any]
     both = np.isfinite(theirs.measured).all(axis=0) & mine.applies
     if not both.any():
         return None
-    ours, others = (_as_is(board, who, trials)[:, both] for who in (name, other))
+    ours, others = (_scores(board, who, trials)[:, both] for who in (name, other))
     return _ratio(ours[:1] if mine.shared and theirs.shared else ours, others)
 
 
-def _as_is(board: Board, name: str, trials: int) -> Scores:
+def _scores(board: Board, name: str, trials: int) -> Scores:
     """Scores of a row: searches keep the unscheduled program where they find nothing faster, references
     are what they are."""
     speedups = board.matrix(name, trials).speedups

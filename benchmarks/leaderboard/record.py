@@ -149,7 +149,7 @@ class Used:
     """to start the agent's process and make the agent"""
     choice_s: float = 0.0
     """to measure the best candidates again in full, after the search"""
-    beside: int = 0
+    concurrent: int = 0
     """other searches on this machine at the same time, which make all these seconds longer"""
 
 

@@ -135,7 +135,7 @@ def board_of(board: Board, winners: Sequence[dict[str, Any]] = ()) -> dict[str, 
             "machine": asdict(records[0].machine) if records else {},
             "target": asdict(records[0].target) if records else {},
             "versions": records[0].versions if records else {},
-            "protocol": [*PROTOCOL, *_crowd(board)],
+            "protocol": [*PROTOCOL, *_concurrency(board)],
             "trials": list(plan.trials),
             "seeds": list(plan.seeds),
             "sessions": board.sessions,
@@ -159,13 +159,13 @@ def board_of(board: Board, winners: Sequence[dict[str, Any]] = ()) -> dict[str, 
     )
 
 
-def _crowd(board: Board) -> Iterator[str]:
+def _concurrency(board: Board) -> Iterator[str]:
     """What shared the machine, if anything did."""
-    most = max((record.used.beside for record in board.records), default=0)
+    most = max((record.used.concurrent for record in board.records), default=0)
     if most:
         yield f"Up to {most + 1} searches ran at once: wall seconds are longer than for one alone."
-    if board.beside:
-        yield f"Up to {board.beside + 1} processes verified at once; timings took turns."
+    if board.concurrent:
+        yield f"Up to {board.concurrent + 1} processes verified at once; timings took turns."
 
 
 def _agent(board: Board, name: str, workloads: Sequence[Workload]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tirgym.benchmarks.leaderboard.agent_process import Order
 from tirgym.benchmarks.leaderboard.apart import AgentApart
 from tirgym.benchmarks.leaderboard.entrants import Entrant, entrant, kind_of
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line
+from tirgym.benchmarks.leaderboard.parallel import parallel_map
 from tirgym.benchmarks.leaderboard.recipes import recipe_of
 from tirgym.benchmarks.leaderboard.record import (
     Answer,
@@ -30,7 +31,6 @@ from tirgym.benchmarks.leaderboard.record import (
     Record,
     Used,
 )
-from tirgym.benchmarks.leaderboard.side_by_side import side_by_side
 from tirgym.errors import EvaluationError
 from tirgym.harness.agent import Budget, Candidate
 from tirgym.harness.backend import backend
@@ -163,7 +163,7 @@ def _search(
         stopped=run.stopped.value,
         answers=tuple(answers),
         curve=tuple(_point(trial) for trial in run.trials),
-        used=replace(_used(run, player, wall_s, choice_s), beside=given.jobs - 1),
+        used=replace(_used(run, player, wall_s, choice_s), concurrent=given.jobs - 1),
         **fields,
     )
 
@@ -251,7 +251,7 @@ def run_board(
     total, clock = len(known) + len(waiting), _Clock(_searches(waiting))
     over: list[_Key] = []
     try:
-        with closing(side_by_side(_Row(given), waiting, given.jobs)) as results:
+        with closing(parallel_map(_Row(given), waiting, given.jobs)) as results:
             for key, record in results:
                 over.append(key)
                 if isinstance(record, str):

@@ -77,7 +77,7 @@ class Session:
     made: str = ""
     protocol: int = 0
     """version of the measuring protocol"""
-    beside: int = 0
+    concurrent: int = 0
     """other processes of the verification at the same time; timings take turns"""
 
 

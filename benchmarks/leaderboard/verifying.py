@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from tirgym.benchmarks.leaderboard.folder import BoardFolder, append_line, read_lines
 from tirgym.benchmarks.leaderboard.measuring import NOT_MEASURED, Job, measure_apart
+from tirgym.benchmarks.leaderboard.parallel import parallel_map, require_jobs
 from tirgym.benchmarks.leaderboard.record import Record
 from tirgym.benchmarks.leaderboard.running import versions
-from tirgym.benchmarks.leaderboard.side_by_side import require_jobs, side_by_side
 from tirgym.benchmarks.leaderboard.signing import Signer
 from tirgym.benchmarks.leaderboard.verdicts import Session, Standing, Verified, judge_record
 from tirgym.errors import InvalidValueError, UsageError
@@ -96,11 +96,11 @@ def verify_board(
     total = sum(len(recipes) for recipes in wanted.values()) * sessions
     done = total - sum(len(chunk) for _, _, chunk in waiting)
     began, fresh = time.monotonic(), 0
-    with closing(side_by_side(_Chunk(measure, target), waiting, jobs)) as results:
+    with closing(parallel_map(_Chunk(measure, target), waiting, jobs)) as results:
         for (uri, session, chunk), measured in results:
             problems += _not_measured(measured)
             for given in (each for each in measured if each.status != NOT_MEASURED):
-                found = replace(given, beside=jobs - 1)
+                found = replace(given, concurrent=jobs - 1)
                 line = signer.signed({"format": SESSION_FORMAT, **asdict(found)})
                 append_line(folder.sessions_path, line)
                 known[found.workload, found.recipe].append(found)
@@ -109,8 +109,8 @@ def verify_board(
             on_step(Step(uri, session, done + fresh, total, left_s))
     verified = [v for record in records for v in judge_record(record, known, sessions)]
     verified += _missing(folder, records)
-    most = max((s.beside for each in known.values() for s in each), default=0)
-    head = {"format": VERIFIED_FORMAT, "wanted": sessions, "beside": most}
+    most = max((s.concurrent for each in known.values() for s in each), default=0)
+    head = {"format": VERIFIED_FORMAT, "wanted": sessions, "concurrent": most}
     lines = [signer.signed({**head, **asdict(v)}) for v in verified]
     write_whole(folder.verified_path, "".join(line + "\n" for line in lines))
     return Summary(tuple(verified), tuple(problems))
@@ -275,7 +275,7 @@ class Verdicts:
     """that they were asked for"""
     foreign: int
     """verdicts that this installation did not make, or that were changed since"""
-    beside: int
+    concurrent: int
     """other processes at the same time, at most"""
     problems: tuple[str, ...]
 
@@ -283,10 +283,10 @@ class Verdicts:
 def read_verified(folder: BoardFolder) -> Verdicts:
     """The verdicts of a board, made here or elsewhere."""
     wanted: Counter[int] = Counter()
-    signer, foreign, beside = Signer(), 0, 0
+    signer, foreign, concurrent = Signer(), 0, 0
 
     def parse(text: str) -> Verified:
-        nonlocal foreign, beside
+        nonlocal foreign, concurrent
         try:
             data = signer.opened(text)
         except ValueError:
@@ -296,7 +296,7 @@ def read_verified(folder: BoardFolder) -> Verdicts:
         if data.pop("format", None) != VERIFIED_FORMAT:
             raise ValueError(f"its format is not {VERIFIED_FORMAT!r}")
         wanted[int(data.pop("wanted"))] += 1
-        beside = max(beside, int(data.pop("beside", 0)))
+        concurrent = max(concurrent, int(data.pop("concurrent", 0)))
         data["standing"] = Standing(data["standing"])
         data["sessions"] = tuple(map(float, data["sessions"]))
         return Verified(**data)
@@ -310,4 +310,4 @@ def read_verified(folder: BoardFolder) -> Verdicts:
     found, problems = read_lines(folder.verified_path, checked)
     sessions = wanted.most_common(1)[0][0] if wanted else 0
     verified = tuple(verdict for _, verdict in found)
-    return Verdicts(verified, sessions, foreign, beside, tuple(problems))
+    return Verdicts(verified, sessions, foreign, concurrent, tuple(problems))

@@ -124,8 +124,8 @@ def run_command(
 
     from tirgym.benchmarks.leaderboard.entrants import entrant
     from tirgym.benchmarks.leaderboard.folder import BoardFolder, Plan
+    from tirgym.benchmarks.leaderboard.parallel import require_jobs
     from tirgym.benchmarks.leaderboard.running import Conditions, run_board
-    from tirgym.benchmarks.leaderboard.side_by_side import require_jobs
     from tirgym.kernels_suite.registry import opens_file
 
     for label in labels:

@@ -41,7 +41,7 @@ def export_shapes(
     from tirgym.harness.backend import backend
     from tirgym.harness.export import require_exportable
     from tirgym.harness.variants import export_variants
-    from tirgym.harness.variants_check import check_library, dispatch_ns
+    from tirgym.harness.variants_check import dispatch_ns
 
     if is_trace(kernel):
         raise InvalidValueError("kernel to export with --shapes", kernel, "a kernel, not a trace")
@@ -54,10 +54,9 @@ def export_shapes(
     require_exportable(backend(chosen.backend).start(tuned[0], chosen), out)
     programs = _tune(tuned, covered, agent, trials, seed, chosen)
     notes = [{"origin": made.origin, "speedup": made.speedup} for made in programs]
-    extra = _others([*tuned, *covered])
-    others = bool(extra) or not check
+    others = bool(_others([*tuned, *covered])) or not check
     exported = export_variants([made.program for made in programs], out, notes, others)
-    checks = check_library(exported.library, [*tuned, *covered, *extra], chosen) if check else []
+    checks = _checked(exported, [*tuned, *covered], chosen) if check else []
     cost_ns = dispatch_ns(exported.library)
     if json:
         files = {"header": str(exported.header), "metadata": str(exported.metadata)}
@@ -106,6 +105,16 @@ def _tune(
             advance(done, len(tuned) * trials, f"{workload}: best {at.best_speedup:.2f}x")
 
         return tune_shapes(tuned, covered, agent, trials, seed, target=target, progress=tell)
+
+
+def _checked(
+    exported: ExportedLibrary, workloads: Sequence[Workload], target: Target
+) -> list[ShapeCheck]:
+    """The gate at every shape of the library, and at the kernel's own shapes for the rest."""
+    from tirgym.harness.variants_check import check_library
+
+    extra = _others(workloads)
+    return check_library(exported.library, [*workloads, *extra], target)
 
 
 def _others(workloads: Sequence[Workload]) -> list[Workload]:

@@ -11,21 +11,21 @@ from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
+from parallel_work import die, double, process_of, second_lingers, shrug
 from processes import gone, wait_until
-from side_work import die, double, process_of, second_lingers, shrug
 
-from tirgym.benchmarks.leaderboard.side_by_side import side_by_side
+from tirgym.benchmarks.leaderboard.parallel import parallel_map
 from tirgym.errors import EvaluationError, InvalidValueError
 
 PROGRAM = """
 import sys
 sys.path[:0] = {paths!r}
 from pathlib import Path
-from side_work import linger
-from tirgym.benchmarks.leaderboard.side_by_side import side_by_side
+from parallel_work import linger
+from tirgym.benchmarks.leaderboard.parallel import parallel_map
 
 if __name__ == "__main__":
-    list(side_by_side(linger, [Path({path!r})], 2))
+    list(parallel_map(linger, [Path({path!r})], 2))
 """
 
 
@@ -40,37 +40,37 @@ def nobody_left() -> bool:
 
 
 def test_one_job_works_here_and_two_elsewhere() -> None:
-    assert dict(side_by_side(process_of, "ab", 1)) == dict.fromkeys("ab", os.getpid())
-    assert os.getpid() not in dict(side_by_side(process_of, "ab", 2)).values()
+    assert dict(parallel_map(process_of, "ab", 1)) == dict.fromkeys("ab", os.getpid())
+    assert os.getpid() not in dict(parallel_map(process_of, "ab", 2)).values()
     assert nobody_left()
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_every_item_has_its_result(jobs: int) -> None:
-    assert sorted(side_by_side(double, range(7), jobs)) == [(n, 2 * n) for n in range(7)]
-    assert list(side_by_side(double, (), jobs)) == []
+    assert sorted(parallel_map(double, range(7), jobs)) == [(n, 2 * n) for n in range(7)]
+    assert list(parallel_map(double, (), jobs)) == []
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_error_reaches_who_asked(jobs: int) -> None:
     with pytest.raises(InvalidValueError, match="0 or more"):
-        list(side_by_side(double, (1, -1), jobs))
+        list(parallel_map(double, (1, -1), jobs))
     assert nobody_left()
 
 
 def test_a_process_that_is_killed_is_one_line() -> None:
     with pytest.raises(EvaluationError, match="one of 2 processes was killed"):
-        list(side_by_side(die, "ab", 2))
+        list(parallel_map(die, "ab", 2))
     assert nobody_left()
 
 
 def test_ctrl_c_is_for_the_process_that_began_it() -> None:
-    assert list(side_by_side(shrug, "a", 2)) == [("a", True)]
+    assert list(parallel_map(shrug, "a", 2)) == [("a", True)]
 
 
 def test_who_stops_listening_ends_what_goes_on(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    results = side_by_side(second_lingers, [first, second], 2)
+    results = parallel_map(second_lingers, [first, second], 2)
     with closing(results):
         next(results)
         lingering = pid_in(second)

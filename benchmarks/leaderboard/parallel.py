@@ -1,4 +1,4 @@
-"""`side_by_side`: work through a list in several processes, which end with this one."""
+"""`parallel_map`: work through a list in several processes, which end with this one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tirgym.errors import EvaluationError, InvalidValueError
 from tirgym.harness.fork_server import die_with_parent
 from tirgym.harness.without_torch import without_torch
 
-__all__ = ["require_jobs", "side_by_side"]
+__all__ = ["parallel_map", "require_jobs"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,7 +31,7 @@ def require_jobs(jobs: int, num_threads: int) -> None:
         raise InvalidValueError("--jobs", jobs, accepted)
 
 
-def side_by_side(
+def parallel_map(
     function: Callable[[Item], Result], items: Sequence[Item], jobs: int
 ) -> Generator[tuple[Item, Result], None, None]:
     """(item, `function(item)`) of each item, as they are done, `jobs` at a time.
