@@ -56,7 +56,7 @@ def export_shapes(
     notes = [{"origin": made.origin, "speedup": made.speedup} for made in programs]
     others = bool(_others([*tuned, *covered])) or not check
     exported = export_variants([made.program for made in programs], out, notes, others)
-    checks = _checked(exported, [*tuned, *covered], chosen) if check else []
+    checks = _checked(out, [*tuned, *covered], chosen) if check else []
     cost_ns = dispatch_ns(exported.library)
     if json:
         files = {"header": str(exported.header), "metadata": str(exported.metadata)}
@@ -107,14 +107,11 @@ def _tune(
         return tune_shapes(tuned, covered, agent, trials, seed, target=target, progress=tell)
 
 
-def _checked(
-    exported: ExportedLibrary, workloads: Sequence[Workload], target: Target
-) -> list[ShapeCheck]:
+def _checked(library: Path, workloads: Sequence[Workload], target: Target) -> list[ShapeCheck]:
     """The gate at every shape of the library, and at the kernel's own shapes for the rest."""
     from tirgym.harness.variants_check import check_library
 
-    extra = _others(workloads)
-    return check_library(exported.library, [*workloads, *extra], target)
+    return check_library(library, [*workloads, *_others(workloads)], target)
 
 
 def _others(workloads: Sequence[Workload]) -> list[Workload]:
