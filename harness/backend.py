@@ -10,7 +10,6 @@ from typing import Any, Protocol, cast
 from tirgym.errors import BackendUnavailableError, UnknownNameError
 from tirgym.harness.program import Program
 from tirgym.harness.target import Target
-from tirgym.harness.without_torch import without_torch
 from tirgym.kernels_suite.kernel import Workload
 
 __all__ = ["BACKENDS", "HOME_SUITES", "Backend", "Build", "backend", "home_name"]
@@ -80,9 +79,7 @@ def backend(name: str) -> Backend:
         raise UnknownNameError("backend", name, sorted(BACKENDS))
     if name not in _made:
         module, _, attribute = BACKENDS[name].partition(":")
-        with without_torch():
-            found = import_module(module)
-        made = cast(Backend, getattr(found, attribute)())
+        made = cast(Backend, getattr(import_module(module), attribute)())
         reason = made.why_unavailable()
         if reason is not None:
             raise BackendUnavailableError(reason)

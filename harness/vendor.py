@@ -143,11 +143,13 @@ def measure_here(
     workload: Workload, target: Target, library: str, against: str | None = None
 ) -> VendorResult:
     """`measure_vendor` in this process, whatever number of threads BLAS has here."""
+    from tirgym.harness.backend import backend
     from tirgym.harness.buffers import Poison
     from tirgym.harness.file_lock import FileLock
     from tirgym.harness.gate import check
     from tirgym.harness.timing import FULL_PLAN, Call, interleave, stats_of
 
+    backend(target.backend)  # the compiler is imported faster before torch than after it
     module = import_module(LIBRARIES[library].module)
     regimes = [regime for regime in Regime if regime is not Regime.EXTREME]
     name = module.version()

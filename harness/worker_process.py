@@ -9,7 +9,6 @@ from importlib import import_module
 
 from tirgym.errors import WorkerDiedError
 from tirgym.harness.channel import Channel
-from tirgym.harness.without_torch import without_torch
 
 __all__ = ["is_out_of_memory", "serve", "warm_up"]
 
@@ -25,8 +24,7 @@ def warm_up() -> None:
     """Import everything and build and run one serial kernel, so that forks start warm."""
     import gc
 
-    with without_torch():
-        import tvm
+    import tvm
 
     from tirgym.harness import operations, workbench
     from tirgym.harness.backend import backend

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["command_line", "learned_dataset", "toy_compiler", "unpaid"]
+pytest_plugins = ["command_line", "hash_seeds", "learned_dataset", "toy_compiler", "unpaid"]
 
 for variable in ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(variable, "1")

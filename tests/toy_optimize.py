@@ -1,8 +1,8 @@
-"""`python toy_optimize.py FOLDER AGENT…`: runs on the toy compiler, for tests across processes."""
+"""`main`: runs on the toy compiler, for tests across processes."""
 
 from __future__ import annotations
 
-import sys
+import tempfile
 from pathlib import Path
 
 from toy import ToyCost, ToyEvaluator, toy_vocabulary, toy_workload
@@ -14,24 +14,23 @@ from tirgym.harness.target import Target
 from tirgym.spaces.graph import ENCODERS
 
 
-def main(folder: Path, agents: list[str]) -> None:
-    """One run of each agent; writes FOLDER/AGENT.json."""
+def main(agents: list[str]) -> None:
+    """One run of each agent; prints its trace."""
     BACKENDS["toy"] = "toy:ToyBackend"
     ENCODERS["toy"] = "toy:ToyEncoder"
     SPACES["toy"] = "toy:ToySpace"
-    for agent in agents:
-        optimize(
-            toy_workload(),
-            agent,
-            trials=25,
-            seed=7,
-            target=Target("toy", "dials", 1),
-            evaluator=ToyEvaluator(),
-            vocabulary=toy_vocabulary(),
-            cost=ToyCost(),
-            out=folder / f"{agent}.json",
-        )
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    with tempfile.TemporaryDirectory() as folder:
+        for agent in agents:
+            out = Path(folder) / f"{agent}.json"
+            optimize(
+                toy_workload(),
+                agent,
+                trials=25,
+                seed=7,
+                target=Target("toy", "dials", 1),
+                evaluator=ToyEvaluator(),
+                vocabulary=toy_vocabulary(),
+                cost=ToyCost(),
+                out=out,
+            )
+            print(out.read_text())

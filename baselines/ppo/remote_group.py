@@ -12,14 +12,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 from tirgym.baselines.ppo.env_group import EnvGroup
-from tirgym.baselines.ppo.env_spec import TRAIN_REWARDS, EnvSpec
+from tirgym.baselines.ppo.env_spec import EnvSpec
 from tirgym.errors import EvaluationError, TirgymError, WorkerDiedError
 from tirgym.harness.channel import Channel
-from tirgym.harness.without_torch import without_torch
 
 __all__ = ["RemoteGroup"]
 
@@ -94,14 +92,11 @@ def serve(fd: int) -> None:
     group: EnvGroup | None = None
     try:
         spec, indices = channel.receive()
-        # a reward of somebody else may have a use for torch
-        importing = without_torch() if spec.reward in TRAIN_REWARDS else nullcontext()
         while True:
             request, arguments = channel.receive()
             try:
                 if group is None:
-                    with importing:
-                        group = EnvGroup(spec, indices)
+                    group = EnvGroup(spec, indices)
                 answer = ("result", getattr(group, request)(*arguments))
             except TirgymError as error:
                 answer = ("error", error)

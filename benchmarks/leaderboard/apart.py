@@ -40,10 +40,8 @@ LONGEST = 64 << 20
 GRACE_S = 5.0
 """For a process that closed its pipe to end by itself, so that its exit code is known."""
 _CODE = """
-from tirgym.harness.without_torch import without_torch
+from tirgym.benchmarks.leaderboard.agent_process import main
 
-with without_torch():  # agents that have a use for it can still import it
-    from tirgym.benchmarks.leaderboard.agent_process import main
 main()
 """
 

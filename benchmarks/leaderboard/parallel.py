@@ -7,13 +7,11 @@ import signal
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from importlib import import_module
 from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
 from tirgym.errors import EvaluationError, InvalidValueError
 from tirgym.harness.fork_server import die_with_parent
-from tirgym.harness.without_torch import without_torch
 
 __all__ = ["parallel_map", "require_jobs"]
 
@@ -49,7 +47,7 @@ def parallel_map(
     shares = context.SimpleQueue()
     for number in range(jobs):
         shares.put(sorted(os.sched_getaffinity(0))[number::jobs])
-    pool = ProcessPoolExecutor(jobs, context, _begin, (function.__module__, shares))
+    pool = ProcessPoolExecutor(jobs, context, _begin, (shares,))
     try:
         waiting: dict[Future[Result], Item] = {pool.submit(function, item): item for item in items}
         for done in as_completed(waiting):
@@ -65,7 +63,7 @@ def parallel_map(
             process.join()
 
 
-def _begin(module: str, shares: Any) -> None:
+def _begin(shares: Any) -> None:
     """Ctrl-C is for the process that began all this, and when it dies, so does this one.
 
     What this one compiles does not take the core of what another one times.
@@ -73,5 +71,3 @@ def _begin(module: str, shares: Any) -> None:
     die_with_parent()
     os.sched_setaffinity(0, shares.get())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with without_torch():
-        import_module(module)

@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from tirgym import without_torch
+
 if TYPE_CHECKING:
     from tirgym.baselines.optimize import optimize
     from tirgym.harness.explain import explain
@@ -45,6 +47,8 @@ _LAZY = {
     "optimize": "tirgym.baselines.optimize",
     "register_kernel": "tirgym.kernels_suite.registry",
 }
+
+without_torch.install()
 
 if find_spec("gymnasium") is not None:  # without it nobody could make one; Triton kernels need none
     from tirgym.envs.registration import register_environments

@@ -82,7 +82,7 @@ def checked(folder: Path, out: Path, names: Sequence[str]) -> Record:
         prepared=tuple(names),
         prepared_key=found.key,
         copy_bytes=1 << 22,
-        trial_timeout_s=20.0,
+        trial_timeout_s=8.0,
     )
     return run_check(
         plan,

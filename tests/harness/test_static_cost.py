@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 
 import pytest
+from hash_seeds import Alike
 from tvm import te
 from tvm.s_tir import Schedule
 from tvm.tirx import PrimFunc
@@ -86,25 +84,14 @@ def test_prediction_is_pure_whatever_was_predicted_before() -> None:
     assert all(math.isfinite(us) and us > 0 for us in fresh)
 
 
-def test_prediction_is_equal_across_processes_and_hash_seeds() -> None:
+def test_prediction_is_equal_across_processes_and_hash_seeds(alike: Alike) -> None:
     code = (
         f"import importlib.util as u; s = u.spec_from_file_location('t', {__file__!r});"
         "m = u.module_from_spec(s); s.loader.exec_module(m);"
         "print([m.StaticCostModel().predict_us(p).hex() for _, p in m.BY_MEASURED_TIME])"
     )
-    seen = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert seen == {
-        str([StaticCostModel().predict_us(p).hex() for _, p in BY_MEASURED_TIME]) + "\n"
-    }
+    here = [StaticCostModel().predict_us(p).hex() for _, p in BY_MEASURED_TIME]
+    assert alike(code) == f"{here}\n"
 
 
 def test_parallel_loops_help_only_with_threads() -> None:

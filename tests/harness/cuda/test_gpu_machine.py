@@ -30,6 +30,17 @@ with LocalEvaluator(target, ":memory:", limits=limits, plans=quick, static_check
     print(json.dumps([[e.status.value, e.message] for e in found]))
 """
 
+_RETURNED = """
+import json
+from tirgym.harness.backend import backend
+from tirgym.harness.vendor import measure_vendor
+from tirgym.kernels_suite.registry import load_kernel, load_workload
+
+workload = load_workload("layernorm", load_kernel("layernorm").tiny_shape)
+found = measure_vendor(workload, backend("cuda").target(), "torch")
+print(json.dumps([found.status.value, found.message, found.stats and found.stats.lower_quartile_us]))
+"""
+
 
 def test_a_kernel_that_hangs_costs_its_worker_alone(tmp_path: Path) -> None:
     done = python_on_gpu("-c", _TROUBLE, home=tmp_path)
@@ -52,12 +63,20 @@ def test_a_search_and_its_verification_name_timer_and_clock(tmp_path: Path) -> N
     assert (measured["cache"], measured["clock_mhz"]) == ("cold", [1500, 1500])
 
 
-@pytest.mark.parametrize("kernel", ["matmul", "layernorm"])  # written in place, and returned
-def test_torch_is_the_vendor(kernel: str, tmp_path: Path) -> None:
+def test_torch_is_the_vendor(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    given = ("baseline", kernel, "-s", "tiny", "--backend", "cuda")
+    given = ("baseline", "matmul", "-s", "tiny", "--backend", "cuda")
     rows = tirgym_on_gpu(*given, home=tmp_path)["baselines"]
     vendor = {row["name"]: row for row in rows}["vendor"]
     assert vendor["what"].startswith("torch ")
     assert vendor["status"] == "passed", vendor["message"]
     assert vendor["stats"]["lower_quartile_us"] == pytest.approx(600.0)
+
+
+def test_what_torch_returns_instead_of_writing_it_in_place(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = python_on_gpu("-c", _RETURNED, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    status, message, time_us = json.loads(done.stdout)
+    assert status == "passed", message
+    assert time_us == pytest.approx(600.0)
