@@ -58,6 +58,8 @@ class EnvSpec:
     """path of the measurement store, or the name of one that ships; None: the user's"""
     num_threads: int = 1
     """of the target"""
+    arch: str | None = None
+    """of the target; None: this machine's, with a replay the store's"""
     max_steps: int | None = None
     """None: the environment's own"""
     missing: str | None = None
@@ -87,6 +89,7 @@ class EnvSpec:
             "observation": self.observation,
             "reward": self._reward(),
             "num_threads": self.num_threads,
+            "arch": self.arch,
             "store": self.store,
         }
         arguments |= {name: getattr(self, name) for name in _GIVEN if getattr(self, name)}
@@ -119,9 +122,10 @@ class EnvSpec:
 
         model = PerformanceModel.load(str(self.model))
         target = model.header.target
-        if target.num_threads != self.num_threads:
-            accepted = f"{target.num_threads}, for which {self.model} was trained"
-            raise InvalidValueError("num_threads", self.num_threads, accepted)
+        for name in ("num_threads", "arch"):
+            known, asked = getattr(target, name), getattr(self, name)
+            if asked not in (known, None):
+                raise InvalidValueError(name, asked, f"{known}, for which {self.model} was trained")
         paid = ModelSpeedup(model, doubt=DOUBT, every_step=ENV_IDS[self.env] != "final")
         return {"reward": paid, "arch": target.arch}
 

@@ -68,6 +68,8 @@ class TrainArgs:
     """None: the agent's own"""
     num_threads: int = 1
     """of the target"""
+    arch: str | None = None
+    """of the target; None: this machine's, with a model or a replay the one of the model or store"""
     max_steps: int | None = None
     """of an episode; None: the environment's own"""
     candidate_costs: bool = False
@@ -207,8 +209,15 @@ class TrainArgs:
             from tirgym.performance_model.model import PerformanceModel
 
             return PerformanceModel.load(self.model).header.target
-        here = backend("llvm").target(None, self.num_threads)
-        return replay_target(self.store, here) if self.reward == "replay" else here
+        here = backend("llvm").target(self.arch, self.num_threads)
+        if self.reward != "replay":
+            return here
+        stored = replay_target(self.store, here)
+        if self.arch not in (None, stored.arch):
+            raise InvalidValueError(
+                "arch", self.arch, f"{stored.arch}, of which the store has numbers"
+            )
+        return stored
 
     def _spec(self, kernels: tuple[str, ...], split: str, shapes: str) -> EnvSpec:
         if self.reward == "replay" and self.shapes is None:
@@ -222,6 +231,7 @@ class TrainArgs:
             model=self.model,
             store=self.store,
             num_threads=self.num_threads,
+            arch=self.arch,
             max_steps=self.max_steps,
             missing=self.missing,
             candidate_costs=self.candidate_costs,
@@ -235,12 +245,16 @@ class TrainArgs:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TrainArgs:
-        """The arguments whose `to_dict` is `data`; raises ValueError or TypeError."""
+        """The arguments whose `to_dict` is `data`; raises ValueError or TypeError.
+
+        What a training of an earlier version did not have yet takes its default.
+        """
         names = {field.name for field in fields(cls)}
-        if set(data) != names:
-            raise ValueError(f"missing or unexpected: {', '.join(sorted(names ^ set(data)))}")
+        missing = names - _SINCE.keys() - set(data)
+        if odd := missing | (set(data) - names):
+            raise ValueError(f"missing or unexpected: {', '.join(sorted(odd))}")
         lists = {name: tuple(data[name]) for name in ("kernels", "eval_kernels")}
-        return cls(**{**data, **lists})
+        return cls(**{**_SINCE, **data, **lists})
 
     def require_same(self, before: TrainArgs) -> None:
         """Raise InvalidValueError where a training with `before` cannot be gone on with."""
@@ -253,6 +267,8 @@ class TrainArgs:
                 raise InvalidValueError(field.name, here, accepted)
 
 
+_SINCE = {"arch": None}
+"""Arguments that came later, as trainings before them were made."""
 _LEAST = {
     "steps": 1,
     "envs": 1,

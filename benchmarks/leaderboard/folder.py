@@ -50,7 +50,7 @@ class Plan:
         target, time limit."""
         for name, mine, theirs in (
             ("--trials", _list(self.trials), _list(other.trials)),
-            ("target", self.target, other.target or self.target),
+            ("--backend, --arch, --threads", self.target, other.target or self.target),
             ("--seconds", _limit(self.seconds), _limit(other.seconds)),
         ):
             if mine and mine != theirs:

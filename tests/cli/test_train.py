@@ -82,6 +82,15 @@ def test_another_training_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert (done.code, "another folder" in done.err) == (2, True)
 
 
+def test_the_arch_is_part_of_a_training(cli: Cli, tmp_path: Path) -> None:
+    named = (*SMALL, "--steps", "32", "--out", tmp_path, "--arch", "x86-64-v2")
+    assert cli(*named).code == 0
+    assert json.loads((tmp_path / "args.json").read_text())["arch"] == "x86-64-v2"
+    assert "nothing was left to train" in cli(*named).out
+    done = cli(*named[:-2])
+    assert (done.code, "'x86-64-v2', with which" in done.err) == (2, True)
+
+
 def test_what_failed_before_the_first_checkpoint_leaves_the_folder_free(
     cli: Cli, tmp_path: Path
 ) -> None:

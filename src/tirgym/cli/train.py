@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tirgym.cli.options import JsonFlag, SeedOption, ThreadsOption
+from tirgym.cli.options import ArchOption, JsonFlag, SeedOption, ThreadsOption
 from tirgym.cli.output import note, print_json, print_table, progress_bar, result_console
 from tirgym.cli.subject import named_workload, require_writable
 
@@ -151,6 +151,7 @@ def policy_command(
         int, typer.Option("--learner-threads", help="Threads of the learner.")
     ] = 1,
     threads: ThreadsOption = None,
+    arch: ArchOption = None,
     json: JsonFlag = False,
 ) -> None:
     """Train a policy on many kernels (extra: rl); the same command again goes on after a kill."""
@@ -182,6 +183,7 @@ def policy_command(
         missing=missing,
         observation=observation,
         num_threads=settings.default_threads() if threads is None else threads,
+        arch=arch,
         candidate_costs=candidate_costs,
         eval_every=eval_every,
         checkpoint_every=checkpoint_every,

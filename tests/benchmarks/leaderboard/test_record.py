@@ -92,7 +92,7 @@ def test_plans_grow_and_keep_their_trial_counts(tmp_path: Path) -> None:
     threads = replace(plan, target="llvm/skylake/4 threads")
     assert plan.merged(threads).target == threads.target  # a plan of before there was one
     assert threads.merged(plan).target == threads.target
-    with pytest.raises(InvalidValueError, match=r"target.*4 threads, as in the folder"):
+    with pytest.raises(InvalidValueError, match=r"--threads.*4 threads, as in the folder"):
         threads.merged(replace(plan, target="llvm/skylake/1 thread"))
     folder.save_plan(threads)
     assert folder.plan() == threads
