@@ -22,14 +22,15 @@ from tirgym.errors import InvalidValueError
 from tirgym.harness.decisions.walk import Question
 from tirgym.spaces.transform_space import STOP, TransformSpace
 
-__all__ = ["NOTHING", "ActionTexts", "OptionTexts", "TransformTexts", "grouped"]
+__all__ = ["NOTHING", "ActionTexts", "OptionTexts", "TransformTexts", "grouped", "unfenced"]
 
 NOTHING = "nothing to decide"
 """Text form of the only action once everything is decided."""
 
 _SHOWN = 400
 """Characters of what would be accepted, at most."""
-_FENCE = re.compile(r"^\s*```[a-z]*\s*\n?(.*?)\n?\s*```\s*$", re.DOTALL | re.IGNORECASE)
+_FENCE = "```"
+_LANGUAGE = re.compile(r"[a-z]*(?=\s)", re.IGNORECASE)
 _LABEL = re.compile(r"^\s*(?:action|answer|choice)\s*[:=]\s*", re.IGNORECASE)
 _CALL = re.compile(r"^(\w+)(?:\((.*)\))?$", re.DOTALL)
 _HEAD = re.compile(r"\w+")
@@ -53,10 +54,22 @@ class ActionTexts(Protocol):
         """
 
 
+def unfenced(text: str) -> str:
+    """What stands in the code fence that `text` is, without its language; else `text` as it is.
+
+    In time that grows like the text: it may be anything that a model writes, such as blanks alone.
+    """
+    bare = text.strip()
+    if len(bare) < 2 * len(_FENCE) or not (bare.startswith(_FENCE) and bare.endswith(_FENCE)):
+        return text
+    inside = bare[len(_FENCE) : -len(_FENCE)]
+    language = _LANGUAGE.match(inside)
+    return inside[language.end() if language else 0 :].strip()
+
+
 def _bare(text: str) -> str:
     """`text` without what it may be wrapped in."""
-    fenced = _FENCE.match(text)
-    return _LABEL.sub("", fenced.group(1) if fenced else text)
+    return _LABEL.sub("", unfenced(text))
 
 
 def _normal(text: str) -> str:

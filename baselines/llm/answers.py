@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tirgym.spaces.action_text import unfenced
+
 __all__ = [
     "TOOLS",
     "Answer",
@@ -94,8 +96,8 @@ TOOLS: Sequence[Mapping[str, Any]] = tuple(
 """The tools as the chat completions protocol declares them."""
 
 _NAMES = ("propose", "look", "stop")
-_FENCE = re.compile(r"^\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
-_THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+_THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FORM = (
     'one JSON object such as {"proposals": [{"actions": ["..."], "predicted_speedup": 2.0, '
     '"why": "..."}]}, {"look": {"actions": ["..."]}} or {"stop": "why"}'
@@ -293,9 +295,8 @@ def _text(value: Any) -> str:
 
 def _json_in(text: str) -> Any:
     """The JSON value that `text` is, or the first object in it that is an answer; else None."""
-    text = _THOUGHTS.sub("", text[:LONGEST])
-    fenced = _FENCE.match(text)
-    for candidate in (fenced.group(1) if fenced else text, *_objects(text)):
+    text = _without_thoughts(text[:LONGEST])
+    for candidate in (unfenced(text), *_objects(text)):
         try:
             data = json.loads(candidate)
         except (ValueError, RecursionError):
@@ -303,6 +304,17 @@ def _json_in(text: str) -> Any:
         if isinstance(data, dict | list):
             return data
     return None
+
+
+def _without_thoughts(text: str) -> str:
+    """`text` without its closed thoughts; each is looked for once."""
+    kept, at = [], 0
+    while (begun := _THOUGHT.search(text, at)) and (
+        ended := _THOUGHT_ENDS.search(text, begun.end())
+    ):
+        kept.append(text[at : begun.start()])
+        at = ended.end()
+    return "".join([*kept, text[at:]])
 
 
 def _objects(text: str) -> Iterator[str]:

@@ -69,6 +69,8 @@ def test_every_option_of_every_question_reads_back(kernel: str) -> None:
         '"Split(loop=1, factor=4)".',
         "Action: Split(loop=1, factor=4)",
         "```python\nSplit(loop='1', factor=4)\n```",
+        "```Split(loop=1, factor=4)```",
+        "```text Split(loop=1, factor=4) ```",
     ],
 )
 def test_slips_of_form_are_forgiven(text: str) -> None:
@@ -96,6 +98,8 @@ def test_an_option_is_read_by_label_value_or_number(text: str, option: int) -> N
         ("Split(1, 4)", r"one of Split\("),
         ("Split(loop=1, factor=4); STOP", r"one of Split\("),
         ("x" * 5000, "such as Split"),
+        ("```" + "\n" * 100_000 + "x", "such as Split"),
+        ("```\n" + " \n" * 100_000 + "x```", "such as Split"),
     ],
 )
 def test_what_is_no_legal_action_is_answered_by_what_would_be(text: str, accepted: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from tirgym.baselines.llm.answers import (
+    LONGEST,
     TOOLS,
     Call,
     Look,
@@ -114,3 +116,30 @@ def test_the_tools_are_what_the_protocol_asks_for() -> None:
         schema = tool["function"]["parameters"]
         assert set(schema["required"]) <= set(schema["properties"])
     json.dumps(TOOLS)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "```" + "\n" * LONGEST,
+        "```\n" + "\n" * 9_000 + "x",
+        "```json\n{" + " \n" * 9_000 + "x```",
+        "<think>" * (LONGEST // 7),
+        "<think>" * 9_000 + "</think>" * 9_000,
+        "```" * (LONGEST // 3),
+    ],
+)
+def test_an_answer_that_runs_away_is_read_in_no_time(answer: str) -> None:
+    began = time.process_time()
+    with pytest.raises(MalformedAnswerError):
+        read_answers(Reply(answer))
+    assert time.process_time() - began < 2
+
+
+def test_closed_thoughts_are_left_out_and_others_are_not() -> None:
+    made = json.dumps({"stop": "done"})
+    for wrapped in (
+        f'<think>{{"stop": "a"}}</THINK>{made}<thinking>{{"stop": "b"}}</thinking>',
+        f"<think>{made}",
+    ):
+        assert read_answers(Reply(wrapped)) == [(None, Stop("done"))]
