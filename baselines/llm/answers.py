@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,8 @@ Message = dict[str, Any]
 
 LONGEST = 256 * 1024
 """Characters of an answer that are looked at."""
+MOST_CLAIMED = 1e9
+"""Speedups beyond it, or below its inverse, are no claims: figures about them would overflow."""
 
 _PROGRAM: Mapping[str, Any] = {
     "base": {
@@ -263,9 +264,10 @@ def _proposal(data: Any) -> Proposal:
     base, actions = _program(data)
     predicted = data.get("predicted_speedup")
     number = isinstance(predicted, int | float) and not isinstance(predicted, bool)
-    if predicted is not None and not (number and math.isfinite(predicted) and predicted > 0):
-        said = f'"predicted_speedup" is {predicted!r}'
-        raise MalformedAnswerError(f"{said}; expected a number above 0, such as 2.5")
+    if predicted is not None and not (number and 1 / MOST_CLAIMED <= predicted <= MOST_CLAIMED):
+        said = f'"predicted_speedup" is {_text(repr(predicted))}'
+        accepted = f"a number above 0 and up to {MOST_CLAIMED:g}, such as 2.5"
+        raise MalformedAnswerError(f"{said}; expected {accepted}")
     claim = None if predicted is None else float(predicted)
     return Proposal(base, actions, claim, _text(data.get("why", "")))
 

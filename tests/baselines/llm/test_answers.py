@@ -143,3 +143,10 @@ def test_closed_thoughts_are_left_out_and_others_are_not() -> None:
         f"<think>{made}",
     ):
         assert read_answers(Reply(wrapped)) == [(None, Stop("done"))]
+
+
+@pytest.mark.parametrize("predicted", ["1e308", "5e-324", "-1", "NaN", "1e999", "1" + "0" * 400])
+def test_claims_beyond_reason_are_refused(predicted: str) -> None:
+    answer = f'{{"proposals": [{{"actions": ["a = 1"], "predicted_speedup": {predicted}}}]}}'
+    with pytest.raises(MalformedAnswerError, match="expected a number above 0 and up to 1e"):
+        read_answers(Reply(answer))
