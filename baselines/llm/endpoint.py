@@ -19,6 +19,7 @@ from tirgym.baselines.llm.answers import (
     MalformedAnswerError,
     Message,
     Reply,
+    loads,
     read_answers,
 )
 from tirgym.baselines.llm.budget import Usage
@@ -305,7 +306,7 @@ def _is_answer(reply: Reply) -> bool:
 def _read(text: str) -> tuple[Reply, Usage | None]:
     """The answer in the body of a response, whatever its shape, and the tokens that it states."""
     try:
-        data = json.loads(text)
+        data = loads(text)
     except (ValueError, RecursionError):
         return Reply(problem="the endpoint sent no JSON"), None
     if not isinstance(data, dict):

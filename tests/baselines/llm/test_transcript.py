@@ -246,3 +246,24 @@ def test_transcripts_go_to_the_data_folder_unless_told_otherwise(tmp_path: Path)
     path = Path(path_of(found))
     assert path.parent == Path(os.environ["TIRGYM_HOME"]) / "transcripts"
     assert path.name.startswith(toy_workload().kernel.name)
+
+
+@pytest.mark.parametrize("tools", [True, False])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"proposals": [{"actions": ["dial0.tile = 1"], "why": "half \ud800"}]},
+        {"proposals": [{"actions": ["dial0.tile = \udc00"]}]},
+        {"half \ud800": 1},
+        {"stop": "half \ud800"},
+        "half \ud800",
+    ],
+)
+def test_half_a_character_is_recorded_and_replayed(
+    tmp_path: Path, answer: Any, tools: bool
+) -> None:
+    answers = [answer, propose("dial0.tile = 2"), {"stop": "done"}]
+    first = played(tmp_path, lambda messages: answers.pop(0), tools=tools)
+    again = replayed(path_of(first), tmp_path / "again")
+    assert programs(again) == programs(first)
+    assert again.agent.report()["stopped"] == first.agent.report()["stopped"]
