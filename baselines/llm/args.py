@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,6 +16,8 @@ __all__ = ["RECORDED", "Args", "require_args", "typed_options"]
 
 LEAST_PROMPT = 1_500
 """Tokens of the shortest prompt that holds the rules, a program and a history."""
+LONGEST_TIMEOUT = 86_400.0
+"""Seconds; sockets take no endless ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,12 @@ def require_args(args: Args) -> None:
     for name in _POSITIVE:
         if not getattr(args, name) >= 1:
             raise InvalidValueError(f"{name} {what}", getattr(args, name), "at least 1")
+    if args.timeout > LONGEST_TIMEOUT:
+        accepted = f"at most {LONGEST_TIMEOUT:g} seconds"
+        raise InvalidValueError(f"timeout {what}", args.timeout, accepted)
+    if not math.isfinite(args.temperature):
+        accepted = "a finite number; negative: left to the endpoint"
+        raise InvalidValueError(f"temperature {what}", args.temperature, accepted)
     for name in ("retries", "returns", "looks"):
         if getattr(args, name) < 0:
             raise InvalidValueError(f"{name} {what}", getattr(args, name), "at least 0")

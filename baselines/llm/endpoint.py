@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -45,6 +47,9 @@ _OTHER_LIMIT = {"max_completion_tokens": "max_tokens", "max_tokens": "max_comple
 """Names of the field that limits an answer; endpoints know one or the other."""
 _WITHOUT_TOOLS = frozenset({400, 422})
 """Statuses of endpoints that do not know the field `tools`."""
+_HEADERS = ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
+"""Variables that the client sends in headers."""
+_ADDRESS = "an http or https address, such as http://127.0.0.1:8000/v1"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -106,18 +111,22 @@ class Endpoint:
         self._lock = threading.Lock()
         self.requests = 0
         """HTTP requests sent, retries included"""
+        _require_plain()
+        self._client = self._connected(base_url)
         parts = urlsplit(base_url)
         self._secrets = (parts.password or "", parts.query)
-        self._client = self._connected(base_url)
         self.url = public_url(str(self._client.base_url)).rstrip("/")
 
     def _connected(self, base_url: str) -> Any:
-        if base_url and urlsplit(base_url).scheme not in ("http", "https"):
-            accepted = "an http or https address, such as http://127.0.0.1:8000/v1"
-            raise InvalidValueError("base URL of agent llm", base_url, accepted)
+        address = base_url or os.environ.get("OPENAI_BASE_URL", "")
+        _require_address(address)
         local = urlsplit(base_url).hostname in _LOOPBACK
         hooks = {"request": [self._count]}
         http = self._openai.DefaultHttpxClient(event_hooks=hooks, trust_env=not local)
+        try:
+            http.base_url = address  # reads it as the client does
+        except _library(http).InvalidURL:
+            raise InvalidValueError("base URL of agent llm", address, _ADDRESS) from None
         options: dict[str, Any] = {
             "http_client": http,
             "timeout": self.timeout_s,
@@ -284,6 +293,32 @@ class Endpoint:
 
     def _said(self, error: BaseException) -> str:
         return self.hide_secrets(_line(error))
+
+
+def _library(made: Any) -> Any:
+    """The HTTP library that `made` comes from: httpx, or the httpx2 of newer clients."""
+    kinds = [kind for kind in type(made).__mro__ if kind.__module__.startswith("httpx")]
+    return import_module(kinds[0].__module__.partition(".")[0])
+
+
+def _require_plain() -> None:
+    """Raises InvalidValueError for a key that no header can carry, such as one with "…"."""
+    for name in _HEADERS:
+        value = os.environ.get(name, "")
+        if not value.isascii():
+            raise InvalidValueError(name, "•" * len(value), "plain characters (ASCII)")
+
+
+def _require_address(url: str) -> None:
+    """Raises InvalidValueError for what is no address; "" is none that was given."""
+    try:
+        parts = urlsplit(url)
+        (parts.hostname or "").encode("idna")  # an empty label, or one that is too long
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an open bracket, no such port
+        whole = False
+    if url and not (whole and url.isprintable()):
+        raise InvalidValueError("base URL of agent llm", url, _ADDRESS)
 
 
 def _line(error: BaseException) -> str:

@@ -11,6 +11,7 @@ import pytest
 from llm_runs import propose
 
 from tirgym.baselines.llm import endpoint as module
+from tirgym.baselines.llm.agent import LLMAgent
 from tirgym.baselines.llm.answers import read_answers
 from tirgym.baselines.llm.endpoint import Endpoint, Exchange, public_url
 from tirgym.baselines.llm.scripted_server import MODEL, ScriptedServer
@@ -224,3 +225,36 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'tirgym\[llm\]'"):
         Endpoint(MODEL)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["nonsense", "ftp://host", "http://", "http://[::1", "http://host:port", "http://host:99999",
+     f"http://{'a' * 70}/v1", "http://a..b/v1", "http://ü…/v1", "http://host/\n"],
+)  # fmt: skip
+@pytest.mark.parametrize("given", [True, False])
+def test_what_is_no_address_is_refused(
+    monkeypatch: pytest.MonkeyPatch, url: str, given: bool
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", "" if given else url)
+    with pytest.raises(InvalidValueError, match="expected an http or https address"):
+        Endpoint(MODEL, url if given else "")
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"])
+def test_a_key_that_no_header_can_carry_is_refused_unseen(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "sk-secret…")
+    with pytest.raises(InvalidValueError, match=f"{name}: .*expected plain") as refused:
+        Endpoint(MODEL, "http://127.0.0.1:1/v1")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "option", [{"timeout": float("inf")}, {"timeout": 1e300}, {"temperature": float("inf")}]
+)
+def test_numbers_that_cannot_be_sent_are_refused(option: dict[str, float]) -> None:
+    with pytest.raises(InvalidValueError, match="of agent llm"):
+        LLMAgent(model=MODEL, base_url="http://127.0.0.1:1/v1", **option)
