@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -43,6 +43,8 @@ _OVERFLOW = (
 )
 _SECRET = 8
 """Characters of a secret at least."""
+_BEGAN = "tirgym.began"
+"""Of a request: time.monotonic() when it was sent."""
 _OTHER_LIMIT = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
 """Names of the field that limits an answer; endpoints know one or the other."""
 _WITHOUT_TOOLS = frozenset({400, 422})
@@ -121,7 +123,7 @@ class Endpoint:
         address = base_url or os.environ.get("OPENAI_BASE_URL", "")
         _require_address(address)
         local = urlsplit(base_url).hostname in _LOOPBACK
-        hooks = {"request": [self._count]}
+        hooks = {"request": [self._count], "response": [_limit_body]}
         http = self._openai.DefaultHttpxClient(event_hooks=hooks, trust_env=not local)
         try:
             http.base_url = address  # reads it as the client does
@@ -143,6 +145,7 @@ class Endpoint:
         return self._openai.OpenAI(api_key="none", **options)
 
     def _count(self, request: Any) -> None:
+        request.extensions[_BEGAN] = time.monotonic()
         with self._lock:
             self.requests += 1
 
@@ -173,11 +176,12 @@ class Endpoint:
         a model that the endpoint does not list.
         """
         began, forms = time.monotonic(), []
+        until = None if seconds_left is None else began + seconds_left
         while True:
             tools = self._tools
             forms.append((tools, self._limit))
             try:
-                raw = self._create(messages, answer_tokens, tools, seconds_left)
+                raw = self._create(messages, answer_tokens, tools, until)
                 break
             except self._openai.APIStatusError as error:
                 self._learn(error)  # or another thread did
@@ -207,11 +211,13 @@ class Endpoint:
         messages: Sequence[Message],
         answer_tokens: int,
         tools: bool,
-        seconds_left: float | None,
+        until: float | None,
     ) -> Any:
         timeout_s, retries = self.timeout_s, self.retries
-        if seconds_left is not None and seconds_left < timeout_s:
-            timeout_s, retries = max(1.0, seconds_left), 0
+        if until is not None:  # no more tries than there is time for, each as long as it may be
+            left = max(1.0, until - time.monotonic())
+            timeout_s = min(timeout_s, left)
+            retries = min(retries, int(left / timeout_s) - 1)
         client = self._client.with_options(timeout=timeout_s, max_retries=retries)
         return client.chat.completions.with_raw_response.create(
             model=self.model,
@@ -299,6 +305,28 @@ def _library(made: Any) -> Any:
     """The HTTP library that `made` comes from: httpx, or the httpx2 of newer clients."""
     kinds = [kind for kind in type(made).__mro__ if kind.__module__.startswith("httpx")]
     return import_module(kinds[0].__module__.partition(".")[0])
+
+
+def _limit_body(response: Any) -> None:
+    """Let the body of `response` arrive within the time of its request.
+
+    The timeout of the client is for one read, so that a server that sends blanks to keep its
+    connection, as gateways do, would never be late.
+    """
+    request, stream, library = response.request, response.stream, _library(response)
+    limit_s = request.extensions["timeout"]["read"]
+
+    class Timed(library.SyncByteStream):  # type: ignore[misc, name-defined]
+        def __iter__(self) -> Iterator[bytes]:
+            for part in stream:
+                if time.monotonic() - request.extensions[_BEGAN] > limit_s:
+                    raise library.ReadTimeout("the answer takes too long", request=request)
+                yield part
+
+        def close(self) -> None:
+            stream.close()
+
+    response.stream = Timed()
 
 
 def _require_plain() -> None:

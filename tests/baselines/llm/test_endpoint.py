@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -258,3 +259,41 @@ def test_a_key_that_no_header_can_carry_is_refused_unseen(
 def test_numbers_that_cannot_be_sent_are_refused(option: dict[str, float]) -> None:
     with pytest.raises(InvalidValueError, match="of agent llm"):
         LLMAgent(model=MODEL, base_url="http://127.0.0.1:1/v1", **option)
+
+
+@pytest.mark.parametrize("seconds_left", [None, 60.0])
+def test_a_body_that_drips_is_late(seconds_left: float | None) -> None:
+    ended = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            with suppress(OSError):
+                while not ended.wait(0.1):
+                    connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        dripping = threading.Thread(target=drip, args=(listener,))
+        dripping.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        timer = threading.Timer(10, ended.set)
+        timer.start()
+        with closing(Endpoint(MODEL, url, timeout_s=1.0, retries=0)) as endpoint:
+            with pytest.raises(EndpointError, match="did not answer within 1 s"):
+                endpoint.ask(0, HELLO, 50, seconds_left)
+            assert not ended.is_set()
+        timer.cancel()
+        ended.set()
+        dripping.join()
+
+
+def test_there_are_no_more_tries_than_there_is_time_for() -> None:
+    with (
+        ScriptedServer(answer, ["hang:always"]) as server,
+        closing(Endpoint(MODEL, server.url, timeout_s=1.0, retries=5)) as endpoint,
+    ):
+        with pytest.raises(EndpointError):
+            endpoint.ask(0, HELLO, 50, seconds_left=2.2)
+        assert endpoint.requests == 2
