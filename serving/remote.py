@@ -38,13 +38,14 @@ class RemoteAgent(WireAgent):
 
         from tirgym.serving.deadline import DeadlineBackend
 
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_address(url):
             raise InvalidValueError("url", url, "http://HOST:PORT or https://HOST:PORT")
         if not 0 < timeout_s < float("inf"):
             raise InvalidValueError("timeout_s", timeout_s, "a positive number of seconds")
         self.url, self.timeout_s = url.rstrip("/"), timeout_s
         token = settings.serve_token() if token is None else token
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise InvalidValueError("token", "•" * len(token), "plain characters in one line")
         self._headers: dict[bytes | str, bytes | str] = {
             "Content-Type": "application/json",
             "Accept": "application/json",
@@ -106,3 +107,14 @@ class RemoteAgent(WireAgent):
         ) as error:
             reason = str(error) or type(error).__name__
             raise AgentError(f"{self.url} cannot be asked ({reason})") from None
+
+
+def _is_address(url: str) -> bool:
+    """Whether `url` names a host that can be looked up, and a port."""
+    try:
+        parts = urlsplit(url)
+        (parts.hostname or "").encode("idna")  # an empty label, or one that is too long
+        named = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an open bracket, no such port
+        return False
+    return named and url.isascii() and url.isprintable() and " " not in url

@@ -103,7 +103,12 @@ def _over_http(args: Args) -> DecisionAgent:
 def _over_stdio(args: Args) -> DecisionAgent:
     from tirgym.serving.stdio_agent import StdioAgent
 
-    return StdioAgent(shlex.split(args.command), args.budget_ms / 1000)
+    try:
+        command = shlex.split(args.command)
+    except ValueError as error:
+        accepted = f"a program and its arguments, quoted as in a shell ({error})"
+        raise InvalidValueError("command", args.command, accepted) from None
+    return StdioAgent(command, args.budget_ms / 1000)
 
 
 _ADVISORS: Mapping[str, Callable[[Args], DecisionAgent]] = {

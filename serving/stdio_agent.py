@@ -103,8 +103,8 @@ class _Pipe:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
             )
-        except OSError as error:
-            accepted = f"a program that can be started ({error.strerror})"
+        except (OSError, ValueError) as error:  # the latter for a null byte
+            accepted = f"a program that can be started ({getattr(error, 'strerror', error)})"
             raise InvalidValueError("command", " ".join(command), accepted) from None
         assert self.process.stdin is not None
         assert self.process.stdout is not None

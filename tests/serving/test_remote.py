@@ -228,7 +228,18 @@ def test_batches_travel_in_one_message_and_keep_their_order() -> None:
         assert service.service.tally.messages_total == 2  # of at most 256 questions
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:80", "ftp://x", "http://"])
+@pytest.mark.parametrize("token", ["sk-secret…", "sk-secret\n"])
+def test_a_token_that_no_header_can_carry_is_refused_unseen(token: str) -> None:
+    with pytest.raises(InvalidValueError, match="plain characters") as refused:
+        RemoteAgent("http://127.0.0.1:1", token=token)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "127.0.0.1:80", "ftp://x", "http://", "http://[::1", "http://x:port", "http://x:99999",
+     f"http://{'a' * 70}", "http://a..b", "http://ü", "http://x\n"],
+)  # fmt: skip
 def test_urls_that_are_none_are_refused(url: str) -> None:
     with pytest.raises(InvalidValueError, match="http://HOST:PORT"):
         RemoteAgent(url)

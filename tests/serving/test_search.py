@@ -109,6 +109,8 @@ def test_a_service_that_is_gone_leaves_the_static_choice() -> None:
         ({"agent": "static", "confidence": 2.0}, "least_confidence: 2.0"),
         ({"url": "nowhere"}, "http://HOST:PORT"),
         ({"command": "no-such-program-anywhere"}, "No such file"),
+        ({"command": "tirgym 'serve"}, "quoted as in a shell (No closing quotation)"),
+        ({"command": "a\x00b"}, "embedded null byte"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
