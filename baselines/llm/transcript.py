@@ -138,6 +138,9 @@ class Saved:
         except (ValueError, RecursionError):
             data = None
         if isinstance(data, dict) and isinstance(data.get("kind"), str):
+            wrong = _wrong_field(data)
+            if wrong:
+                raise self._damaged(f"line {number} ({data['kind']}): {wrong} is missing or wrong")
             self.lines.append(data)
         elif not last:
             raise self._damaged(f"line {number} is no object with a kind")
@@ -158,8 +161,69 @@ class Saved:
     @property
     def tokens(self) -> int:
         """Of all exchanges, as they were booked."""
-        usages = [line.get("usage", {}) for line in self.of("exchange")]
-        return sum(int(usage.get("prompt", 0)) + int(usage.get("answer", 0)) for usage in usages)
+        usages = [line["usage"] for line in self.of("exchange")]
+        return sum(usage["prompt"] + usage["answer"] for usage in usages)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_figure(value: object) -> bool:
+    """A positive number, or None."""
+    if value is None or not isinstance(value, int | float) or isinstance(value, bool):
+        return value is None
+    return 0 < value < float("inf")
+
+
+def _is_messages(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(message, dict) for message in value)
+
+
+def _is_reply(value: object) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("calls"), list):
+        return False
+    texts = {name: text for name, text in value.items() if name != "calls"}
+    return all(
+        isinstance(each, dict) and all(map(_is_text, each.values()))
+        for each in (texts, *value["calls"])
+    )
+
+
+def _is_usage(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        _is_count(value.get(name)) for name in ("prompt", "answer")
+    )
+
+
+_Fits = Callable[[Any], bool]
+_CLAIM: Mapping[str, _Fits] = {
+    "base": lambda value: value is None or type(value) is int, "actions": _is_texts,
+    "predicted_speedup": _is_figure, "why": _is_text, "message": _is_text,
+}  # fmt: skip
+_FIELDS: Mapping[str, Mapping[str, _Fits]] = {
+    "exchange": {"branch": _is_count, "messages": _is_messages, "reply": _is_reply,
+                 "usage": _is_usage},
+    "refused": _CLAIM,
+    "measured": {"number": _is_count, "name": _is_text, "status": _is_text,
+                 "speedup": _is_figure, "latency_us": _is_figure, **_CLAIM},
+    "round": {"round": _is_count, "trials_left": _is_count},
+}  # fmt: skip
+"""By kind of line, what is read of it and whether it is that."""
+
+
+def _wrong_field(line: Mapping[str, Any]) -> str:
+    """The first field of `line` that a reader could not use, "" if there is none."""
+    fields = _FIELDS.get(line["kind"], {})
+    return next((name for name, fits in fields.items() if not fits(line.get(name))), "")
 
 
 class Replayed:
@@ -172,7 +236,7 @@ class Replayed:
         self.notes = [f"replayed from {saved.path}; no model was asked"]
         self._waiting: dict[int, list[dict[str, Any]]] = {}
         for line in saved.of("exchange"):
-            self._waiting.setdefault(int(line.get("branch", 0)), []).append(line)
+            self._waiting.setdefault(line["branch"], []).append(line)
         self._asked = 0
 
     def ask(
@@ -196,7 +260,8 @@ class Replayed:
         line = waiting.pop(0)
         difference = _difference(line.get("messages", []), list(messages))
         if difference:
-            version = self.saved.header.get("versions", {}).get("tirgym", "unknown")
+            versions = self.saved.header.get("versions")
+            version = versions.get("tirgym", "unknown") if isinstance(versions, dict) else "unknown"
             raise TargetMismatchError(
                 f"{self.saved.path}, exchange {self._asked}: the prompt is another one, "
                 f"{difference}; it was recorded with tirgym {version}"

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,16 @@ from llm_runs import Played, climber, played, propose, replayed, toy_run
 from toy import ToyEvaluator, ToyProgram, toy_workload
 
 from tirgym.baselines.llm.agent import LLMAgent
+from tirgym.baselines.llm.claims import summary
 from tirgym.baselines.llm.scripted_server import ScriptedServer
 from tirgym.baselines.llm.transcript import Saved, free_path, is_transcript
-from tirgym.errors import DamagedFileError, EndpointError, InvalidValueError, TargetMismatchError
+from tirgym.errors import (
+    DamagedFileError,
+    EndpointError,
+    InvalidValueError,
+    TargetMismatchError,
+    TirgymError,
+)
 
 pytest.importorskip("openai")
 pytestmark = pytest.mark.usefixtures("toy_compiler")
@@ -267,3 +275,38 @@ def test_half_a_character_is_recorded_and_replayed(
     again = replayed(path_of(first), tmp_path / "again")
     assert programs(again) == programs(first)
     assert again.agent.report()["stopped"] == first.agent.report()["stopped"]
+
+
+def damaged(line: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """`line` with another value in the place of each field, and without it."""
+    for name, value in line.items():
+        if name == "kind":
+            continue
+        yield {other: kept for other, kept in line.items() if other != name}
+        for wrong in (None, -1, "x", [], {}, [1], float("inf")):
+            yield {**line, name: wrong}
+        if isinstance(value, dict):
+            yield from ({**line, name: inner} for inner in damaged(value))
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            yield from ({**line, name: [inner, *value[1:]]} for inner in damaged(value[0]))
+
+
+def test_a_field_that_is_wrong_is_one_line_or_is_not_read(tmp_path: Path) -> None:
+    whole = played(tmp_path, branches=2, trials=4, faults=["ok", "illegal", "illegal"])
+    lines = [json.loads(line) for line in Path(path_of(whole)).read_text("utf-8").splitlines()]
+    refused = 0
+    for kind in ("header", "exchange", "refused", "measured", "round", "note", "end"):
+        at = max(number for number, line in enumerate(lines) if line["kind"] == kind)
+        for wrong in damaged(lines[at]):
+            path = tmp_path / "damaged.jsonl"
+            changed = [*lines[:at], wrong, *lines[at + 1 :]]
+            path.write_text("\n".join(map(json.dumps, changed)) + "\n", "utf-8")
+            try:
+                saved = Saved(path)
+                summary(saved.of("measured"))
+                assert saved.tokens >= 0
+                replayed(path, tmp_path / "again", trials=4)
+            except TirgymError as error:
+                refused += 1
+                assert "\n" not in str(error)
+    assert refused > 100
