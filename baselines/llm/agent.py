@@ -34,7 +34,6 @@ from tirgym.baselines.llm.transcript import (
     Saved,
     Transcript,
     chosen_transcript,
-    free_path,
 )
 from tirgym.errors import (
     DamagedFileError,
@@ -137,7 +136,7 @@ class LLMAgent:
             model = Replayed(saved)
         hide = model.hide_secrets if isinstance(model, Endpoint) else lambda text: text
         header = self._header(search.start, args, model)
-        path = free_path(self._path(search.start))
+        path = self._path(search.start)
         game = make_game(args.space, search, args.costs)
         with Transcript(path, header, hide) as transcript:
             play = Play(

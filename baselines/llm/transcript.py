@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -51,14 +52,18 @@ class TranscriptOverError(Exception):
 
 
 class Transcript:
-    """Appends lines to a new file; used as a context manager."""
+    """Appends lines to a new file: `path`, or the first that is free; used as a context manager."""
 
     def __init__(
         self, path: Path, header: Mapping[str, Any], hide: Callable[[str], str] = lambda text: text
     ) -> None:
-        self.path, self._hide = path, hide
+        self._hide = hide
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("x", encoding="utf-8")
+        while True:
+            self.path = free_path(path)
+            with suppress(FileExistsError):  # another run has taken it meanwhile
+                self._file = self.path.open("x", encoding="utf-8")
+                break
         self.add("header", format=FORMAT, **header)
 
     def __enter__(self) -> Self:
@@ -94,7 +99,7 @@ def free_path(path: Path) -> Path:
     """`path`, or the first of `NAME-2…`, `NAME-3…` that does not exist; nothing is overwritten."""
     stem = path.name.removesuffix(SUFFIX) if path.name.endswith(SUFFIX) else path.stem
     suffix, number = path.name[len(stem) :], 1
-    while path.exists():
+    while os.path.lexists(path):  # a link that leads nowhere is no new file
         number += 1
         path = path.with_name(f"{stem}-{number}{suffix}")
     return path

@@ -7,8 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import pytest
 from llm_runs import Played, climber, played, propose, replayed, toy_run
 from toy import ToyEvaluator, ToyProgram, toy_workload
 
+from tirgym.baselines.llm import transcript as module
 from tirgym.baselines.llm.agent import LLMAgent
 from tirgym.baselines.llm.claims import summary
 from tirgym.baselines.llm.scripted_server import ScriptedServer
@@ -283,7 +287,8 @@ def damaged(line: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if name == "kind":
             continue
         yield {other: kept for other, kept in line.items() if other != name}
-        for wrong in (None, -1, "x", [], {}, [1], float("inf")):
+        wrong_values: list[Any] = [None, -1, "x", [], {}, [1], float("inf")]
+        for wrong in wrong_values:
             yield {**line, name: wrong}
         if isinstance(value, dict):
             yield from ({**line, name: inner} for inner in damaged(value))
@@ -294,7 +299,7 @@ def damaged(line: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def test_a_field_that_is_wrong_is_one_line_or_is_not_read(tmp_path: Path) -> None:
     whole = played(tmp_path, branches=2, trials=4, faults=["ok", "illegal", "illegal"])
     lines = [json.loads(line) for line in Path(path_of(whole)).read_text("utf-8").splitlines()]
-    refused = 0
+    refused: list[str] = []
     for kind in ("header", "exchange", "refused", "measured", "round", "note", "end"):
         at = max(number for number, line in enumerate(lines) if line["kind"] == kind)
         for wrong in damaged(lines[at]):
@@ -307,6 +312,32 @@ def test_a_field_that_is_wrong_is_one_line_or_is_not_read(tmp_path: Path) -> Non
                 assert saved.tokens >= 0
                 replayed(path, tmp_path / "again", trials=4)
             except TirgymError as error:
-                refused += 1
-                assert "\n" not in str(error)
-    assert refused > 100
+                refused.append(str(error))
+    assert len(refused) > 100
+    assert not any("\n" in line for line in refused)
+
+
+def test_runs_that_begin_at_once_write_a_transcript_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.llm.jsonl").symlink_to(tmp_path / "nowhere")
+    barrier = threading.Barrier(4)
+    chosen = module.free_path
+
+    def chosen_together(path: Path) -> Path:
+        found = chosen(path)
+        with suppress(threading.BrokenBarrierError):
+            barrier.wait(0.3)
+        return found
+
+    monkeypatch.setattr(module, "free_path", chosen_together)
+    with ThreadPoolExecutor(4) as pool:
+        made = list(
+            pool.map(lambda n: module.Transcript(tmp_path / "run.llm.jsonl", {"run": n}), range(4))
+        )
+    for number, transcript in enumerate(made):
+        transcript.add("end")
+        with transcript:
+            assert Saved(transcript.path).header["run"] == number
+    assert len({transcript.path for transcript in made}) == 4
+    assert not (tmp_path / "nowhere").exists()
