@@ -7,11 +7,11 @@ env.decide(compile_guard(agent))
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from tirgym import settings
 from tirgym.errors import AgentError, AgentTimeoutError, InvalidValueError
 from tirgym.harness.decisions.point import DecisionPoint, Recommendation
+from tirgym.http_address import is_http_address
 from tirgym.serving.exchange import ANSWER_BYTES, question_bytes, read_answers, refusal
 from tirgym.serving.extra import require_client
 from tirgym.serving.wire_agent import WireAgent
@@ -38,7 +38,7 @@ class RemoteAgent(WireAgent):
 
         from tirgym.serving.deadline import DeadlineBackend
 
-        if not _is_address(url):
+        if not (is_http_address(url) and url.isascii() and " " not in url):
             raise InvalidValueError("url", url, "http://HOST:PORT or https://HOST:PORT")
         if not 0 < timeout_s < float("inf"):
             raise InvalidValueError("timeout_s", timeout_s, "a positive number of seconds")
@@ -107,14 +107,3 @@ class RemoteAgent(WireAgent):
         ) as error:
             reason = str(error) or type(error).__name__
             raise AgentError(f"{self.url} cannot be asked ({reason})") from None
-
-
-def _is_address(url: str) -> bool:
-    """Whether `url` names a host that can be looked up, and a port."""
-    try:
-        parts = urlsplit(url)
-        (parts.hostname or "").encode("idna")  # an empty label, or one that is too long
-        named = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an open bracket, no such port
-        return False
-    return named and url.isascii() and url.isprintable() and " " not in url

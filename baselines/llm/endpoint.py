@@ -26,6 +26,7 @@ from tirgym.baselines.llm.answers import (
 )
 from tirgym.baselines.llm.budget import Usage
 from tirgym.errors import EndpointError, InvalidValueError, MissingExtraError, UnknownNameError
+from tirgym.http_address import is_http_address
 from tirgym.spaces.text_budget import count_tokens
 
 __all__ = ["FORMS", "Endpoint", "Exchange", "prompt_tokens", "public_url", "require_openai"]
@@ -121,7 +122,8 @@ class Endpoint:
 
     def _connected(self, base_url: str) -> Any:
         address = base_url or os.environ.get("OPENAI_BASE_URL", "")
-        _require_address(address)
+        if address and not is_http_address(address):
+            raise InvalidValueError("base URL of agent llm", address, _ADDRESS)
         local = urlsplit(base_url).hostname in _LOOPBACK
         hooks = {"request": [self._count], "response": [_limit_body]}
         http = self._openai.DefaultHttpxClient(event_hooks=hooks, trust_env=not local)
@@ -335,18 +337,6 @@ def _require_plain() -> None:
         value = os.environ.get(name, "")
         if not value.isascii():
             raise InvalidValueError(name, "•" * len(value), "plain characters (ASCII)")
-
-
-def _require_address(url: str) -> None:
-    """Raises InvalidValueError for what is no address; "" is none that was given."""
-    try:
-        parts = urlsplit(url)
-        (parts.hostname or "").encode("idna")  # an empty label, or one that is too long
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an open bracket, no such port
-        whole = False
-    if url and not (whole and url.isprintable()):
-        raise InvalidValueError("base URL of agent llm", url, _ADDRESS)
 
 
 def _line(error: BaseException) -> str:
