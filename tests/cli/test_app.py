@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -106,6 +108,31 @@ def test_a_closed_pipe_is_quiet() -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", ["list", "list --json", "--help", "show add -s tiny"])
+def test_a_closed_stdout_is_quiet(arguments: str) -> None:
+    command = f"{sys.executable} -m tirgym {arguments} >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_what_is_said_on_a_closed_stderr_stays_out_of_the_results() -> None:
+    shape = "-s tiny --agent random --trials 1 --json"
+    command = f"{sys.executable} -m tirgym optimize add {shape} 2>&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["status"] == "passed"
+
+
+def test_files_do_not_get_the_number_of_a_closed_stream() -> None:
+    code = (
+        "import os; from tirgym.cli import main; main(['list', 'suites']); "
+        "os._exit(os.open('/dev/null', os.O_RDONLY))"
+    )
+    command = [sys.executable, "-c", code]
+    closed = f"{shlex.join(command)} <&- >&- 2>&-"
+    assert subprocess.run(closed, shell=True, check=False).returncode > 2
 
 
 def test_output_that_cannot_show_a_micro_sign_goes_on() -> None:

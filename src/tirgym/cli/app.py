@@ -142,6 +142,7 @@ app.add_typer(bench, name="bench")
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code and never raises for what the user typed."""
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without µ must not end a search
@@ -167,6 +168,21 @@ def main(args: Sequence[str] | None = None) -> int:
     if code == INTERRUPTED:
         return _fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _open_standard_streams() -> None:
+    """Give what the caller closed (`>&-`) the null device.
+
+    Python has None there, where results cannot be written and lines for stderr go to stdout. The
+    first file to be opened would get the number, and what native code prints would go into it.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is not None:
+            continue
+        null = os.open(os.devnull, os.O_RDWR)  # the lowest free number, so `number` if it is free
+        if null == number:
+            os.set_inheritable(null, True)
+        setattr(sys, name, open(null, mode, encoding="utf-8"))
 
 
 def _fail(message: str, code: int) -> int:
