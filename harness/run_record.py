@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tirgym.errors import DamagedFileError, InvalidValueError
+from tirgym.harness.evaluation import Level
 from tirgym.harness.status import Status
 from tirgym.harness.target import Target
 
@@ -141,6 +142,8 @@ def _choice(data: dict[str, Any]) -> Choice:
         raise ValueError("costs_us must have one number for each option")
     _require("a string", str, made.point, made.kind, made.next_point, *made.options)
     _require("a number", (int, float), *made.costs_us)
+    if not all(cost > 0 for cost in made.costs_us):
+        raise ValueError("costs_us must be above 0")
     _require("a number", (int, float, type(None)), made.confidence, made.predicted_gain)
     _require("a whole number", int, made.number)
     return made
@@ -162,6 +165,8 @@ def _require_types(visit: Visit) -> None:
         raise ValueError(f"before {visit.before} of {len(visit.transforms)} transforms")
     if visit.status:
         Status(visit.status)
+    if visit.level:
+        Level(visit.level)
     if (visit.speedup is not None) != (visit.status == Status.PASSED):
         raise ValueError("a speedup and status 'passed' go together")
     if visit.speedup is not None and not visit.speedup > 0:
@@ -171,8 +176,18 @@ def _require_types(visit: Visit) -> None:
 def _require(what: str, kind: type | tuple[type, ...], *values: object) -> None:
     for value in values:
         wrong = isinstance(value, bool) or not isinstance(value, kind)
-        if wrong or (isinstance(value, float) and not math.isfinite(value)):
-            raise ValueError(f"{value!r} should be {what}")
+        if isinstance(value, int | float) and isinstance(kind, tuple) and float in kind:
+            wrong = wrong or not _is_finite(value)
+        if wrong:
+            raise ValueError(f"{value!r:.40} should be {what}")
+
+
+def _is_finite(value: float) -> bool:
+    """Whether `value` is a number that a float holds."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 class Recorder(Protocol):

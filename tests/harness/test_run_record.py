@@ -298,6 +298,9 @@ def design_space_of_the_toy() -> Any:
         ({"status": "passed"}, "go together"),
         ({"status": "passed", "speedup": -2.0}, "speedup -2.0"),
         ({"status": "passed", "speedup": float("inf")}, "should be a number"),
+        ({"status": "passed", "speedup": 10**400}, "should be a number"),
+        ({"latency_us": -(10**400)}, "should be a number"),
+        ({"level": "thorough"}, "thorough"),
         ({"transforms": [1]}, "should be a string"),
         ({"seed": "0"}, "whole number"),
         ({"before": 2}, "before 2 of 0 transforms"),
@@ -321,6 +324,7 @@ def test_a_choice_that_cannot_be_is_refused() -> None:
     choice = Choice("p", "tile", 0, 1, ("a", "b"))
     good = Visit("r", "a", 0, start.workload.uri, start.target, (), start.ir_key, 0, choice)
     assert Visit.from_json(good.to_json()) == good
-    for bad in (replace(choice, option=2), replace(choice, costs_us=(1.0,))):
+    costs = [(1.0,), (1.0, 0.0), (-1.0, 1.0), (1.0, 10**400)]
+    for bad in (replace(choice, option=2), *(replace(choice, costs_us=each) for each in costs)):
         with pytest.raises(DamagedFileError):
             Visit.from_json(replace(good, choice=bad).to_json())

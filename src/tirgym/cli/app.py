@@ -182,7 +182,7 @@ def _open_standard_streams() -> None:
         null = os.open(os.devnull, os.O_RDWR)  # the lowest free number, so `number` if it is free
         if null == number:
             os.set_inheritable(null, True)
-        setattr(sys, name, open(null, mode, encoding="utf-8"))
+        setattr(sys, name, os.fdopen(null, mode, encoding="utf-8"))
 
 
 def _fail(message: str, code: int) -> int:
