@@ -25,6 +25,7 @@ from tirgym.envs.strategies import (
     KernelLike,
     WorkloadSampler,
     load_cost,
+    require_whole,
 )
 from tirgym.envs.strategies import make_reward as _make_reward
 from tirgym.errors import EvaluationError, InvalidValueError, UnknownNameError
@@ -113,8 +114,7 @@ class CompilerEnv(gymnasium.Env[Any, Any]):
         recorder: Recorder | None,
         missing: str | None = None,
     ) -> None:
-        if isinstance(max_steps, bool) or max_steps < 1:
-            raise InvalidValueError("max_steps", max_steps, "a whole number of at least 1")
+        require_whole("max_steps", max_steps, 1)
         if time_limit_s is not None and not time_limit_s > 0:
             raise InvalidValueError("time_limit_s", time_limit_s, "seconds above 0, or None")
         if render_mode is not None and render_mode not in RENDER_MODES:

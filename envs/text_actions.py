@@ -12,6 +12,7 @@ from gymnasium.spaces import Text
 from tirgym.envs.compiler_env import CompilerEnv
 from tirgym.envs.decision import DecisionEnv
 from tirgym.envs.schedule import ScheduleEnv
+from tirgym.envs.strategies import require_whole
 from tirgym.errors import InvalidValueError
 from tirgym.spaces.action_text import ActionTexts, OptionTexts, TransformTexts
 from tirgym.spaces.decision_text import describe_question
@@ -44,8 +45,7 @@ class TextActions(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordC
     ) -> None:
         if isinstance(max_tokens, bool) or max_tokens < LEAST_TOKENS:
             raise InvalidValueError("max_tokens", max_tokens, f"at least {LEAST_TOKENS}")
-        if isinstance(patience, bool) or patience < 1:
-            raise InvalidValueError("patience", patience, "a whole number of at least 1")
+        require_whole("patience", patience, 1)
         if not isinstance(env.unwrapped, ScheduleEnv | DecisionEnv):
             accepted = "an environment of tirgym: Schedule or Decision"
             raise InvalidValueError("environment with texts", str(env.unwrapped), accepted)

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 
 from tirgym.envs.compiler_env import CompilerEnv
+from tirgym.envs.strategies import require_whole
 from tirgym.errors import InvalidValueError
 from tirgym.harness.account import Account, account
 from tirgym.harness.explain import compare
@@ -26,8 +27,7 @@ class EarlyStop(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordCon
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], patience: int = 8, gain: float = 0.05) -> None:
-        if isinstance(patience, bool) or patience < 1:
-            raise InvalidValueError("patience", patience, "a whole number of at least 1")
+        require_whole("patience", patience, 1)
         if not gain >= 0:
             raise InvalidValueError("gain", gain, "a relative gain of at least 0, such as 0.05")
         if cast(CompilerEnv, env.unwrapped).pays_at_end:

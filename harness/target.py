@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Self
 
 from tirgym.errors import InvalidValueError
 
-__all__ = ["Target"]
+__all__ = ["Target", "require_threads"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,3 +33,12 @@ class Target:
         if match is None:
             raise InvalidValueError("target", text, "BACKEND/ARCHITECTURE/N threads")
         return cls(match[1], match[2], int(match[3]))
+
+
+def require_threads(num_threads: int, most: int, where: str) -> int:
+    """`num_threads` as an int; raises InvalidValueError unless it is a whole number from 1 to `most`."""
+    whole = isinstance(num_threads, Integral) and not isinstance(num_threads, bool)
+    if not 1 <= num_threads <= most or not whole:
+        accepted = f"a whole number from 1 to {most} on {where}"
+        raise InvalidValueError("num_threads", num_threads, accepted)
+    return int(num_threads)

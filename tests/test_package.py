@@ -79,6 +79,7 @@ def test_public_names_resolve() -> None:
 def test_error_tree_is_whole_and_pickles() -> None:
     made = [
         errors.UnknownNameError("kernel", "matmull", ["matmul", "softmax"]),
+        errors.UnknownNameError("backend", None, ["llvm"]),  # type: ignore[arg-type]
         errors.InvalidValueError("trials", 0, "a positive integer"),
         errors.DamagedFileError("t.json", "trace", "not JSON"),
         errors.MissingExtraError("a picture", "matplotlib", "plot"),

@@ -29,7 +29,7 @@ from tirgym.harness.hardware import (
     missing_features,
 )
 from tirgym.harness.program import Program
-from tirgym.harness.target import Target
+from tirgym.harness.target import Target, require_threads
 from tirgym.harness.tensorir.program import TensorIRProgram
 from tirgym.kernels_suite.kernel import Workload
 
@@ -56,9 +56,7 @@ class LLVMBackend:
 
     def target(self, arch: str | None = None, num_threads: int = 1) -> Target:
         """`arch` is an LLVM mcpu name; None means this machine's."""
-        limit = os.cpu_count() or 1
-        if not 1 <= num_threads <= limit:
-            raise InvalidValueError("num_threads", num_threads, f"1 to {limit} on this machine")
+        num_threads = require_threads(num_threads, os.cpu_count() or 1, "this machine")
         arch = arch or host_cpu()
         host = tvm.target.Target({"kind": "llvm"})
         known = {str(name) for name in tvm.target.codegen.llvm_get_cpu_archlist(host)}

@@ -14,7 +14,7 @@ from tirgym.errors import InvalidValueError
 from tirgym.harness.backends.tvm_device import TVMDeviceBackend
 from tirgym.harness.launches import DeviceCode
 from tirgym.harness.opencl.devices import device_for, devices, why_no_device
-from tirgym.harness.target import Target
+from tirgym.harness.target import Target, require_threads
 
 __all__ = ["OpenCLBackend"]
 
@@ -53,11 +53,9 @@ class OpenCLBackend(TVMDeviceBackend):
         arch = arch or names[0]
         if arch not in names:
             raise InvalidValueError("arch of backend opencl", arch, f"one of {', '.join(names)}")
-        target = Target(self.name, arch, num_threads)
-        most = (os.cpu_count() or 1) if device_for(target).on_cpu else 1
-        if not 1 <= num_threads <= most:
-            raise InvalidValueError("num_threads", num_threads, f"1 to {most} on {arch}")
-        return target
+        on_cpu = device_for(Target(self.name, arch, 1)).on_cpu
+        most = (os.cpu_count() or 1) if on_cpu else 1
+        return Target(self.name, arch, require_threads(num_threads, most, arch))
 
     def why_cannot_run(self, target: Target) -> str | None:
         """Where this machine has no such device."""

@@ -73,7 +73,7 @@ class UnknownNameError(UsageError):
         super().__init__(kind, name, self.accepted)
 
     def __str__(self) -> str:
-        close = difflib.get_close_matches(self.name, self.accepted, n=1)
+        close = difflib.get_close_matches(str(self.name), self.accepted, n=1)
         hint = f"; did you mean {str(close[0])!r}?" if close else "."
         return f"unknown {self.kind} {self.name!r}{hint} Accepted: {', '.join(self.accepted)}"
 

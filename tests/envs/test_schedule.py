@@ -246,7 +246,14 @@ def test_options_name_kernel_and_shape_for_one_episode() -> None:
         ({"backend": "llvmm"}, "llvm"),
         ({"observation": "dct"}, "dict"),
         ({"reward": "fast"}, "measured"),
+        ({"backend": None}, "llvm"),
         ({"max_steps": 0}, "at least 1"),
+        ({"max_steps": 2.5}, "a whole number of at least 1"),
+        ({"max_steps": float("nan")}, "a whole number of at least 1"),
+        ({"max_steps": True}, "a whole number of at least 1"),
+        ({"num_threads": 0}, "a whole number from 1"),
+        ({"num_threads": 1.0}, "a whole number from 1"),
+        ({"num_threads": True}, "a whole number from 1"),
         ({"time_limit_s": -1.0}, "above 0"),
         ({"render_mode": "human"}, "ansi"),
         ({"vocabulary": "primitive", "factors": [1]}, "at least 2"),
@@ -262,6 +269,13 @@ def test_bad_arguments_are_one_line_that_says_what_is_accepted(
     with pytest.raises((InvalidValueError, UnknownNameError), match=problem) as caught:
         static(**keywords)
     assert "\n" not in str(caught.value)
+
+
+def test_counts_may_be_numbers_of_numpy() -> None:
+    env = static(max_steps=np.int64(2), num_threads=np.int64(1))
+    env.reset(seed=0)
+    assert type(env.target.num_threads) is int
+    assert env.trace().target == env.target
 
 
 def test_factors_choose_the_tile_sizes() -> None:

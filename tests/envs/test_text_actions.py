@@ -76,5 +76,6 @@ def test_only_environments_with_texts_are_wrapped() -> None:
         TextActions(gym.make("CartPole-v1"))
     with pytest.raises(InvalidValueError, match="at least 400"):
         wrapped(STATIC[0], max_tokens=10)
-    with pytest.raises(InvalidValueError, match="patience"):
-        wrapped(STATIC[0], patience=0)
+    for patience in (0, 1.5):
+        with pytest.raises(InvalidValueError, match="patience"):
+            wrapped(STATIC[0], patience=patience)  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ def test_early_stop_waits_for_its_patience_and_refuses_nonsense() -> None:
     env.reset(seed=0)
     illegal = int(np.flatnonzero(~env.unwrapped.action_masks())[0])  # type: ignore[attr-defined]
     assert [env.step(illegal)[3] for _ in range(3)] == [False, False, True]
-    for bad in ({"patience": 0}, {"gain": -1.0}):
+    for bad in ({"patience": 0}, {"patience": 1.5}, {"gain": -1.0}):
         with pytest.raises(InvalidValueError, match="at least"):
             EarlyStop(make(), **bad)
 
