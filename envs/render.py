@@ -17,9 +17,14 @@ __all__ = ["RENDER_MODES", "render"]
 
 RENDER_MODES = ("ansi", "html", "rgb_array")
 
+_FRAME_INCHES = 12.0
+"""Width and height of an image, at 100 dots an inch: one size for all, as videos and spaces need."""
+_FONT_POINTS = 9.0
+"""Size of its letters, smaller where the text would not fit."""
+
 
 def render(mode: str, episode: Episode) -> Any:
-    """A string for "ansi" and "html", a (height, width, 3) uint8 array for "rgb_array"."""
+    """A string for "ansi" and "html", a uint8 array of shape (1200, 1200, 3) for "rgb_array"."""
     if mode == "ansi":
         return _ansi(episode)
     return _html(episode) if mode == "html" else _rgb_array(episode)
@@ -105,9 +110,10 @@ def _rgb_array(episode: Episode) -> NDArray[np.uint8]:
         raise DependencyNotInstalled(message) from None
     text = _ansi(episode).replace("$", r"\$")
     lines = text.splitlines()
-    width = max(7.0, 0.085 * max(len(line) for line in lines))
-    figure = Figure(figsize=(width, 0.19 * len(lines) + 0.3), dpi=100)
+    needed = max(0.085 * max(map(len, lines)), 0.19 * len(lines)) + 0.3
+    figure = Figure(figsize=(_FRAME_INCHES, _FRAME_INCHES), dpi=100)
     canvas = FigureCanvasAgg(figure)
-    figure.text(0.01, 0.99, text, family="monospace", fontsize=9, va="top")
+    size = _FONT_POINTS * min(1.0, _FRAME_INCHES / needed)
+    figure.text(0.01, 0.99, text, family="monospace", fontsize=size, va="top")
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()

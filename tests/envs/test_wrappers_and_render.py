@@ -117,6 +117,18 @@ def test_rgb_array_is_an_image() -> None:
     assert len(np.unique(image)) > 10
 
 
+def test_rgb_arrays_have_one_shape() -> None:
+    pytest.importorskip("matplotlib")
+    env = make(render_mode="rgb_array")
+    env.reset(seed=0)
+    shapes = [env.render().shape]
+    for text in (SPLIT, "Split(loop=2, factor=2)"):
+        env.apply(text)
+        shapes.append(env.render().shape)
+    env.reset(options={"kernel": SMALL["softmax"]})
+    assert {*shapes, env.render().shape} == {(1200, 1200, 3)}
+
+
 def test_rgb_array_without_matplotlib_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     env = make(render_mode="rgb_array")
