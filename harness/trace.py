@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -119,11 +120,17 @@ def _type_problem(trace: Trace) -> str:
     if not (seed is None or isinstance(seed, int)):
         return "seed must be an integer"
     if result is not None:
-        numbers = (result.speedup, result.baseline_us, result.best_us, *(result.speedup_ci or ()))
+        given = (result.speedup, result.baseline_us, result.best_us)
+        numbers = [n for n in given if n is not None] + list(result.speedup_ci or ())
         if not isinstance(result.replayed_from, str):
             return "replayed_from must be a string"
         if not isinstance(result.status, str) or len(result.speedup_ci or (0, 0)) != 2:
             return "status must be a string and speedup_ci two numbers"
-        if not all(isinstance(n, float | int | None) for n in numbers):
+        if not all(map(_is_number, numbers)):
             return "speedup, its interval and the times must be numbers"
     return ""
+
+
+def _is_number(value: object) -> bool:
+    """Whether `value` is a number that a float holds."""
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) <= sys.float_info.max)
