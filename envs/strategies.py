@@ -102,7 +102,7 @@ def _workloads(kernel: KernelLike, shape: Shape | str | None, backend: str) -> l
 def require_whole(what: str, value: int, least: int) -> None:
     """Raise InvalidValueError unless `value` is a whole number of at least `least`."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if value < least or not whole:
+    if not whole or value < least:
         raise InvalidValueError(what, value, f"a whole number of at least {least}")
 
 

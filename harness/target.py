@@ -38,7 +38,7 @@ class Target:
 def require_threads(num_threads: int, most: int, where: str) -> int:
     """`num_threads` as an int; raises InvalidValueError unless it is a whole number from 1 to `most`."""
     whole = isinstance(num_threads, Integral) and not isinstance(num_threads, bool)
-    if not 1 <= num_threads <= most or not whole:
+    if not whole or not 1 <= num_threads <= most:
         accepted = f"a whole number from 1 to {most} on {where}"
         raise InvalidValueError("num_threads", num_threads, accepted)
     return int(num_threads)
