@@ -130,10 +130,11 @@ def test_the_tools_are_what_the_protocol_asks_for() -> None:
     ],
 )
 def test_an_answer_that_runs_away_is_read_in_no_time(answer: str) -> None:
+    """A guard against hanging, far above what it takes: with cubic time these take hours."""
     began = time.process_time()
     with pytest.raises(MalformedAnswerError):
         read_answers(Reply(answer))
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 60
 
 
 def test_closed_thoughts_are_left_out_and_others_are_not() -> None:
