@@ -306,6 +306,9 @@ class Store:
                 ("SQLITE_CORRUPT", "SQLITE_NOTADB")
             ):
                 raise DamagedFileError(self.path, "measurement store", str(error)) from None
+            if os.path.isdir(self.path):
+                accepted = "a file, not a folder"
+                raise InvalidValueError("store", str(self.path), accepted) from None
             raise EvaluationError(
                 f"store {self.path}: {error}; what was stored before is safe. "
                 "Free space or give another store path"

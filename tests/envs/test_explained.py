@@ -130,7 +130,7 @@ def test_an_unknown_argument_is_answered_with_the_accepted_ones(name: str) -> No
 def test_type_errors_of_arguments_are_not_swallowed() -> None:
     """Only names are looked at: what goes wrong inside stays what it is."""
     with pytest.raises(TypeError, match="not supported between"):
-        schedule(max_steps="many")
+        schedule(time_limit_s="many")
 
 
 def test_subclasses_and_copies_still_work() -> None:

@@ -249,6 +249,7 @@ def test_options_name_kernel_and_shape_for_one_episode() -> None:
         ({"backend": None}, "llvm"),
         ({"max_steps": 0}, "at least 1"),
         ({"max_steps": 2.5}, "a whole number of at least 1"),
+        ({"max_steps": "many"}, "a whole number of at least 1"),
         ({"max_steps": float("nan")}, "a whole number of at least 1"),
         ({"max_steps": True}, "a whole number of at least 1"),
         ({"num_threads": 0}, "a whole number from 1"),

@@ -95,6 +95,12 @@ def test_iteration_is_sorted_and_contexts_are_listed() -> None:
     assert store.contexts() == [other, CONTEXT]
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_folder_is_no_store(tmp_path: Path, read_only: bool) -> None:
+    with pytest.raises(InvalidValueError, match="a file, not a folder"):
+        Store(tmp_path, read_only=read_only).records()
+
+
 @pytest.mark.parametrize(
     "content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"x" * 8000]
 )
