@@ -25,7 +25,6 @@ from tirgym.envs.strategies import (
     KernelLike,
     WorkloadSampler,
     load_cost,
-    require_whole,
 )
 from tirgym.envs.strategies import make_reward as _make_reward
 from tirgym.errors import EvaluationError, InvalidValueError, UnknownNameError
@@ -41,6 +40,7 @@ from tirgym.harness.trace import REPLAYED, Trace, TraceResult
 from tirgym.harness.transforms.base import Transform
 from tirgym.kernels_suite.kernel import Shape
 from tirgym.rewards.reward import Needs, Reward, Transition
+from tirgym.whole_number import require_whole
 
 if TYPE_CHECKING:
     from tirgym.harness.explain import Explanation

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral
 from typing import cast
 
 import numpy as np
@@ -29,7 +28,6 @@ __all__ = [
     "load_cost",
     "make_reward",
     "make_vocabulary",
-    "require_whole",
 ]
 
 KernelLike = str | Kernel | Workload
@@ -97,13 +95,6 @@ def _workloads(kernel: KernelLike, shape: Shape | str | None, backend: str) -> l
             "shape", shape, f"another set: {base.kernel.name} has none of these"
         )
     return [Workload.of(base.kernel, one) for one in sets[shape]]
-
-
-def require_whole(what: str, value: int, least: int) -> None:
-    """Raise InvalidValueError unless `value` is a whole number of at least `least`."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise InvalidValueError(what, value, f"a whole number of at least {least}")
 
 
 def make_reward(reward: str | Reward, cost: CostModel | None, backend: str = "llvm") -> Reward:

@@ -12,12 +12,12 @@ from gymnasium.spaces import Text
 from tirgym.envs.compiler_env import CompilerEnv
 from tirgym.envs.decision import DecisionEnv
 from tirgym.envs.schedule import ScheduleEnv
-from tirgym.envs.strategies import require_whole
 from tirgym.errors import InvalidValueError
 from tirgym.spaces.action_text import ActionTexts, OptionTexts, TransformTexts
 from tirgym.spaces.decision_text import describe_question
 from tirgym.spaces.text import describe
 from tirgym.spaces.text_budget import LEAST_TOKENS
+from tirgym.whole_number import require_whole
 
 __all__ = ["TextActions"]
 

@@ -8,11 +8,11 @@ import gymnasium
 import numpy as np
 
 from tirgym.envs.compiler_env import CompilerEnv
-from tirgym.envs.strategies import require_whole
 from tirgym.errors import InvalidValueError
 from tirgym.harness.account import Account, account
 from tirgym.harness.explain import compare
 from tirgym.harness.program import Program
+from tirgym.whole_number import require_whole
 
 __all__ = ["EarlyStop", "Explain"]
 

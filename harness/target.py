@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Self
 
 from tirgym.errors import InvalidValueError
+from tirgym.whole_number import is_whole
 
 __all__ = ["Target", "require_threads"]
 
@@ -37,8 +37,7 @@ class Target:
 
 def require_threads(num_threads: int, most: int, where: str) -> int:
     """`num_threads` as an int; raises InvalidValueError unless it is a whole number from 1 to `most`."""
-    whole = isinstance(num_threads, Integral) and not isinstance(num_threads, bool)
-    if not whole or not 1 <= num_threads <= most:
+    if not is_whole(num_threads) or not 1 <= num_threads <= most:
         accepted = f"a whole number from 1 to {most} on {where}"
         raise InvalidValueError("num_threads", num_threads, accepted)
     return int(num_threads)

@@ -22,7 +22,7 @@ __all__ = [
     "Reply",
     "Stop",
     "follow_up",
-    "loads",
+    "loads_encodable",
     "read_answers",
 ]
 
@@ -218,7 +218,7 @@ def follow_up(reply: Reply, results: Mapping[str, str], otherwise: str) -> list[
     return [said, *answers]
 
 
-def loads(text: str) -> Any:
+def loads_encodable(text: str) -> Any:
     """`json.loads`, with a question mark for half a character (\\ud800), which no file can hold."""
     data = json.loads(text)
     return json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
@@ -229,7 +229,7 @@ def _called(call: Call) -> Answer:
         accepted = ", ".join(_NAMES)
         raise MalformedAnswerError(f"there is no tool {call.name!r}; expected one of {accepted}")
     try:
-        arguments = loads(call.arguments[:LONGEST])
+        arguments = loads_encodable(call.arguments[:LONGEST])
     except (ValueError, RecursionError):
         what = f"the arguments of {call.name} are no JSON"
         raise MalformedAnswerError(f"{what}; expected an object as the tool declares") from None
@@ -307,7 +307,7 @@ def _json_in(text: str) -> Any:
     text = _without_thoughts(text[:LONGEST])
     for candidate in (unfenced(text), *_objects(text)):
         try:
-            data = loads(candidate)
+            data = loads_encodable(candidate)
         except (ValueError, RecursionError):
             continue
         if isinstance(data, dict | list):

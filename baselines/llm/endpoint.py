@@ -21,7 +21,7 @@ from tirgym.baselines.llm.answers import (
     MalformedAnswerError,
     Message,
     Reply,
-    loads,
+    loads_encodable,
     read_answers,
 )
 from tirgym.baselines.llm.budget import Usage
@@ -114,7 +114,7 @@ class Endpoint:
         self._lock = threading.Lock()
         self.requests = 0
         """HTTP requests sent, retries included"""
-        _require_plain()
+        _require_ascii()
         self._client = self._connected(base_url)
         parts = urlsplit(base_url)
         self._secrets = (parts.password or "", parts.query)
@@ -129,7 +129,7 @@ class Endpoint:
         http = self._openai.DefaultHttpxClient(event_hooks=hooks, trust_env=not local)
         try:
             http.base_url = address  # reads it as the client does
-        except _library(http).InvalidURL:
+        except _http_library(http).InvalidURL:
             raise InvalidValueError("base URL of agent llm", address, _ADDRESS) from None
         options: dict[str, Any] = {
             "http_client": http,
@@ -303,7 +303,7 @@ class Endpoint:
         return self.hide_secrets(_line(error))
 
 
-def _library(made: Any) -> Any:
+def _http_library(made: Any) -> Any:
     """The HTTP library that `made` comes from: httpx, or the httpx2 of newer clients."""
     kinds = [kind for kind in type(made).__mro__ if kind.__module__.startswith("httpx")]
     return import_module(kinds[0].__module__.partition(".")[0])
@@ -315,7 +315,7 @@ def _limit_body(response: Any) -> None:
     The timeout of the client is for one read, so that a server that sends blanks to keep its
     connection, as gateways do, would never be late.
     """
-    request, stream, library = response.request, response.stream, _library(response)
+    request, stream, library = response.request, response.stream, _http_library(response)
     limit_s = request.extensions["timeout"]["read"]
 
     class Timed(library.SyncByteStream):  # type: ignore[misc, name-defined]
@@ -331,7 +331,7 @@ def _limit_body(response: Any) -> None:
     response.stream = Timed()
 
 
-def _require_plain() -> None:
+def _require_ascii() -> None:
     """Raises InvalidValueError for a key that no header can carry, such as one with "…"."""
     for name in _HEADERS:
         value = os.environ.get(name, "")
@@ -359,7 +359,7 @@ def _is_answer(reply: Reply) -> bool:
 def _read(text: str) -> tuple[Reply, Usage | None]:
     """The answer in the body of a response, whatever its shape, and the tokens that it states."""
     try:
-        data = loads(text)
+        data = loads_encodable(text)
     except (ValueError, RecursionError):
         return Reply(problem="the endpoint sent no JSON"), None
     if not isinstance(data, dict):
