@@ -45,7 +45,7 @@ class RemoteAgent(WireAgent):
         self.url, self.timeout_s = url.rstrip("/"), timeout_s
         token = settings.serve_token() if token is None else token
         if token is not None and not (token.isascii() and token.isprintable()):
-            raise InvalidValueError("token", "•" * len(token), "plain characters in one line")
+            raise InvalidValueError("token", "•••", "plain characters in one line")
         self._headers: dict[bytes | str, bytes | str] = {
             "Content-Type": "application/json",
             "Accept": "application/json",

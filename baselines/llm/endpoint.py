@@ -336,7 +336,7 @@ def _require_ascii() -> None:
     for name in _HEADERS:
         value = os.environ.get(name, "")
         if not value.isascii():
-            raise InvalidValueError(name, "•" * len(value), "plain characters (ASCII)")
+            raise InvalidValueError(name, "•••", "plain characters (ASCII)")
 
 
 def _line(error: BaseException) -> str:

@@ -129,5 +129,5 @@ def _token(file: Path | None) -> str | None:
         token, where = given, "TIRGYM_SERVE_TOKEN"
     if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
         accepted = f"{_SHORTEST_TOKEN} or more plain characters in one line"
-        raise InvalidValueError(where, "•" * len(token), accepted)
+        raise InvalidValueError(where, "•••", accepted)
     return token
