@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ for package in ("sb3_contrib", "torch_geometric", "safetensors", "tensorboard"):
     pytest.importorskip(package)
 
 from tirgym.baselines.ppo import extra
+from tirgym.baselines.ppo.train_args import TrainArgs
+from tirgym.cli.train import policy_command
 
 Cli = Callable[..., Any]
 SMALL = (
@@ -39,6 +43,15 @@ def test_train_reports_and_goes_on(cli: Cli, tmp_path: Path) -> None:
     assert "by the static reward" in more.out
     again = cli(*SMALL, "--steps", "64", "--out", tmp_path / "run")
     assert "nothing was left to train" in again.out
+
+
+def test_the_command_trains_as_python_does_unless_told_otherwise() -> None:
+    """A training goes on with the arguments that it was begun with, whoever began it."""
+    known = asdict(TrainArgs()) | {"kernels": None, "eval_kernels": None}
+    options = signature(policy_command).parameters
+    given = {name: option.default for name, option in options.items() if name in known}
+    del given["out"]  # the command asks for it
+    assert given == {name: known[name] for name in given}
 
 
 BAD: dict[str, tuple[list[str], int, str]] = {

@@ -144,7 +144,7 @@ def policy_command(
     ] = 0.01,
     rollout: Annotated[
         int, typer.Option("--rollout", help="Steps of all environments between updates.")
-    ] = 2048,
+    ] = 1024,
     batch: Annotated[int, typer.Option("--batch", help="Steps of a minibatch.")] = 128,
     epochs: Annotated[int, typer.Option("--epochs", help="Passes over a rollout.")] = 4,
     learner_threads: Annotated[
