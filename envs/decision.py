@@ -74,8 +74,8 @@ class DecisionEnv(CompilerEnv):
     TargetMismatchError, a workload without recorded answers InvalidValueError.
 
     ## Episodes
-    `terminated` with the last answer or on a fatal verdict, which makes the return exactly
-    -penalty (lower if more was lost before); `truncated` after `max_steps` steps or `time_limit_s` seconds. A kernel without an
+    `terminated` with the last answer or on a fatal verdict, which makes the return
+    -penalty (lower by what was lost before); `truncated` after `max_steps` steps or `time_limit_s` seconds. A kernel without an
     open choice still gets one step, which evaluates it as it is. The final program of a measured
     episode is evaluated in full; `trace()` then carries its verified speedup and consists of
     ordinary transforms.

@@ -50,7 +50,7 @@ class ScheduleEnv(CompilerEnv):
 
     ## Episodes
     `terminated` on STOP or on a fatal verdict, which makes the return -penalty (lower
-    if more was lost before);
+    by what was lost before);
     `truncated` after `max_steps` steps or `time_limit_s` seconds. The final program of a measured
     episode is evaluated in full (every input regime); `trace()` then carries its verified speedup.
 

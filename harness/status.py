@@ -41,4 +41,4 @@ class Status(StrEnum):
 FATAL = frozenset(
     {Status.WRONG_RESULT, Status.FLAKY, Status.CRASH, Status.TIMEOUT, Status.OUT_OF_MEMORY}
 )
-"""Verdicts that end an episode with a return of exactly −penalty."""
+"""Verdicts that end an episode with a return of −penalty, or lower by what was lost before."""
