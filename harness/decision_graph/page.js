@@ -68,7 +68,7 @@ const graph = (() => {
   const times = (speedup) => `${speedup.toFixed(2)}x`;
   const micro = (us) => us === null ? "" : `${us < 100 ? us.toPrecision(3) : Math.round(us)} µs`;
   const factor = (gain) => gain === null ? "" : `${Math.exp(gain).toFixed(2)}x`;
-  const verdict = (node) => node.speedup !== null ? `${times(node.speedup)} ${node.status}` : node.status.replace("_", " ") || "not judged";
+  const verdict = (node) => node.speedup !== null ? `${times(node.speedup)} ${node.status}` : node.status.replaceAll("_", " ") || "not judged";
   const short = (label) => label.replace(/\b\w+=/g, "");  // without the names of parameters
   const isRoot = (node) => roots[node.root].state === node.id;
   const kernel = (root) => root.workload.replace(/^tirgym:\/\//, "");
@@ -407,7 +407,7 @@ const graph = (() => {
       on.scale(2, 2);
       glyph(on, status, fast, 8, 8, 5.5, theme.ink);
       const count = nodes.filter((node) => node.status === status).length;
-      row.append(box, sign, `${status.replace("_", " ") || "not judged"} (${count})`);
+      row.append(box, sign, `${status.replaceAll("_", " ") || "not judged"} (${count})`);
       return row;
     }));
     element("ramp").hidden = !speeds.length;

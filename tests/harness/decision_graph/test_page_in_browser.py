@@ -91,6 +91,14 @@ def test_it_opens_with_the_best_state_and_asks_for_nothing_else(page: Any) -> No
     assert len(asked) <= 1  # the page itself
 
 
+def test_a_status_is_shown_in_words(browser: Any, tmp_path: Path) -> None:
+    graph = by_hand({"root": 1.0, "big": "out_of_memory"}, [("root", "big", "on")])
+    page = opened(browser, graph, tmp_path)
+    assert "out of memory (1)" in text(page, "statuses")
+    page.execute_script("graph.select(graph.node('big'), true)")
+    assert text(page, "headline") == "out of memory"
+
+
 def test_a_click_on_a_state_shows_its_data_and_path(page: Any) -> None:
     canvas = page.find_element("id", "graph")
     pointer(page).move_to_element_with_offset(canvas, *at(page, "slow")).click().perform()
