@@ -1,4 +1,9 @@
-"""`judge`: whether outputs are right, element by element. Pure NumPy, no compiler."""
+"""`judge`: whether outputs are right, element by element. Pure NumPy, no compiler.
+
+Errors are held against s, the sum of the absolute terms of an element. Of K roundings they are at most
+about K·eps·s, and with high probability a few √K·eps·s (Higham and Mary, "A New Approach to Probabilistic
+Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019), hence the limit 8·√K·eps; see docs/gate.md.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +81,7 @@ class Expected:
         """Derive scale, limits and patterns. `terms` is K, the longest chain of roundings.
 
         `accumulator` is the dtype that these roundings go to; "" means that of the output. A float16
-        result of float32 sums is off by 8·√K·eps(float32)·s at most, and by one rounding of itself:
+        result of float32 sums may be off by 8·√K·eps(float32)·s, and by one rounding of itself:
         8·√K·eps(float16)·s, which it was once allowed, is more than any result of 4,096 terms.
         What a program rounds on the way (attention its shares) shows in the unscheduled program's
         own error. Where the kernel's scale is inf or NaN, max(|ref|, RMS(ref)) takes its place.

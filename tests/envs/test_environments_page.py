@@ -1,4 +1,4 @@
-"""docs/environments.md names what there is; its programs and those of docs/extending.md run."""
+"""What docs/environments.md and docs/gate.md name is what there is; programs of docs/extending.md run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from tirgym.harness import transforms
 from tirgym.harness.status import Status
 from tirgym.harness.trace import Trace
+from tirgym.kernels_suite.kernel import Regime
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "environments.md").read_text("utf-8")
@@ -48,6 +49,11 @@ def test_entries_and_keys_are_those_that_there_are() -> None:
     assert named('| entry of `"dict"`') == entries
     assert named("| key of `info`") == keys - {"question"}
     assert named("| status | pays") == set(map(str, Status))
+
+
+def test_regimes_are_those_that_there_are() -> None:
+    page = (DOCS / "gate.md").read_text("utf-8")
+    assert named("| regime |", page) == set(map(str, Regime))
 
 
 def test_fields_of_a_trace_are_those_that_there_are() -> None:
