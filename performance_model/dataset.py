@@ -18,7 +18,7 @@ from tirgym.harness.store import PROTOCOL_VERSION, Record, Store, StoredProgram
 from tirgym.harness.target import Target
 from tirgym.harness.transforms import parse_transform
 from tirgym.kernels_suite.kernel import Split, Workload
-from tirgym.kernels_suite.registry import load_workload, opens_file, split_of
+from tirgym.kernels_suite.registry import SUITES, load_workload, opens_file, split_of
 
 __all__ = ["Dataset", "Sample", "read_store", "versions_text"]
 
@@ -45,8 +45,11 @@ class Sample:
 
     @property
     def split(self) -> Split:
-        """Split of the family; kernels outside the suites are for training."""
-        return split_of(self.program.workload.kernel) or Split.TRAIN
+        """Split of the family. A kernel outside the suites is for training, unless a suite holds
+        its family out."""
+        kernel = self.program.workload.kernel
+        splits = (suite.splits.get(kernel.family) for suite in SUITES.values())
+        return split_of(kernel) or next(filter(None, splits), Split.TRAIN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from learned import HELD_OUT, KERNELS, TARGET, start
+from learned import HELD_OUT, KERNELS, TARGET, fill, start
 
 from tirgym.errors import InvalidValueError, MissingExtraError, UnknownNameError
 from tirgym.harness.program import Program
+from tirgym.harness.store import Store
+from tirgym.kernels_suite import registry
+from tirgym.kernels_suite.kernel import Split, Workload
+from tirgym.kernels_suite.registry import load_kernel, register_kernel
 from tirgym.performance_model import learner
-from tirgym.performance_model.dataset import Dataset
+from tirgym.performance_model.dataset import Dataset, read_store
 from tirgym.performance_model.learner import LEARNERS, make_learner
 from tirgym.performance_model.model import PerformanceModel
 from tirgym.performance_model.report import held_out, leave_one_out, means
@@ -64,6 +68,21 @@ def test_it_learns_from_training_families_alone(dataset: Dataset, kind: str) -> 
     assert header.programs == sum(s.family != "softmax" for s in dataset.samples)
     left_out = [family for fold in header.folds for family in fold]
     assert sorted(left_out) == sorted(KERNELS), "each family is unseen by one member"
+
+
+@installed("trees")
+def test_a_kernel_of_ones_own_does_not_bring_a_held_out_family_into_training(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = replace(load_kernel("softmax"), name="own", train=({"m": 16, "n": 48},))
+    monkeypatch.setattr(registry, "_registered", {})
+    store = Store()
+    fill(store, [Workload.of(register_kernel(own)).uri])
+    more = read_store(store, TARGET).samples
+    assert {sample.split for sample in more} == {Split.VAL}
+    header = train(replace(dataset, samples=dataset.samples + more)).header
+    assert header.families == tuple(sorted(KERNELS))
+    assert header.programs == trained(dataset, "trees").header.programs
 
 
 @EVERY_KIND
