@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import lzma
 import os
 import zipfile
 import zlib
@@ -16,6 +17,10 @@ __all__ = ["read_archive", "write_archive"]
 _WHAT = "performance model"
 _MOST_BYTES = 256 << 20
 """Unpacked; a file that claims more was not written here."""
+_DAMAGED = (
+    zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, lzma.LZMAError, zlib.error
+)  # fmt: skip
+"""What `zipfile` raises for bytes that are no archive; ValueError for names that are no UTF-8."""
 
 
 def write_archive(path: str | os.PathLike[str], files: Mapping[str, bytes]) -> None:
@@ -44,5 +49,5 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, bytes]:
         raise DamagedFileError(str(path), _WHAT, problem) from None
     except OSError as error:
         raise DamagedFileError(str(path), _WHAT, error.strerror or str(error)) from None
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
+    except _DAMAGED as error:
         raise DamagedFileError(str(path), _WHAT, str(error)) from None

@@ -250,19 +250,32 @@ class GnnLearner:
             return GnnMember(_fit(examples, self.args, np.random.default_rng(seed)))
 
     def load(self, files: Mapping[str, bytes]) -> GnnMember:
-        """The member of `files`; raises ValueError for damaged ones."""
-        state = {}
-        for name, data in files.items():
-            state[name.removesuffix(".npy")] = np.load(io.BytesIO(data), allow_pickle=False)
+        """The member of `files`; raises ValueError for damaged ones. Draws nothing at random."""
+        state = {name.removesuffix(".npy"): _weights(name, data) for name, data in files.items()}
         try:
             width, features = state["enter.1.weight"].shape
             layers = sum(name.endswith(".relations") for name in state)
-            args = Args(width=width, layers=layers)
-            network = _Network(features, len(state["cost_scale"]), args)
-            network.load_state_dict({name: torch.from_numpy(a) for name, a in state.items()})
+            with torch.device("meta"):  # takes no memory and no random numbers
+                network = _Network(
+                    features, len(state["cost_scale"]), Args(width=width, layers=layers)
+                )
+            network.load_state_dict(state, assign=True)
         except (KeyError, RuntimeError, TypeError) as error:
             raise ValueError(f"weights of another network ({str(error).splitlines()[0]})") from None
         return GnnMember(network)
+
+
+def _weights(name: str, data: bytes) -> Tensor:
+    """The array of a file that `GnnMember.files` made; raises ValueError for another."""
+    try:
+        values = np.load(io.BytesIO(data), allow_pickle=False)
+    except (EOFError, MemoryError) as error:
+        raise ValueError(f"{name}: {error}") from None
+    if not isinstance(values, np.ndarray) or values.dtype != np.float32 or not values.size:
+        raise ValueError(f"{name}: no array of float32 numbers")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name}: not all of its numbers are finite")
+    return torch.from_numpy(values)
 
 
 def _fit(examples: Examples, args: Args, rng: np.random.Generator) -> _Network:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
-from typing import Any
+from dataclasses import asdict, dataclass
+from functools import cache, lru_cache
 
 import numpy as np
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tirgym.errors import TargetMismatchError
 from tirgym.harness.backend import backend
@@ -32,6 +31,8 @@ _PROBE_STEPS = ("Split(loop=1, factor=8)", "Unroll(loop=2)")
 @dataclass(frozen=True, slots=True)
 class Header:
     """Facts about a trained model, as plain data."""
+
+    __pydantic_config__ = ConfigDict(allow_inf_nan=False, extra="forbid")
 
     kind: str
     """name of the learner"""
@@ -85,31 +86,17 @@ class Header:
         data = json.loads(text)
         if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
             raise ValueError(f"its format is not {FORMAT!r}")
-        names = {field.name for field in fields(cls)}
-        if set(data) != names:
-            raise ValueError(
-                f"missing or unexpected fields: {', '.join(sorted(names ^ set(data)))}"
-            )
-        return cls(**_parsed(data))
+        try:
+            return _reader().validate_json(json.dumps(data), strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def _parsed(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Field values of the right types; raises ValueError."""
-    made: dict[str, Any] = {}
-    try:
-        made["target"] = Target(**data["target"])
-        made["folds"] = tuple(tuple(map(str, fold)) for fold in data["folds"])
-        for name in ("families", "kernels"):
-            made[name] = tuple(map(str, data[name]))
-        for name in ("kind", "machine", "versions", "vocabulary", "features"):
-            made[name] = str(data[name])
-        for name in ("seed", "programs"):
-            made[name] = int(data[name])
-        for name in ("level", "doubts", "floor"):
-            made[name] = float(data[name])
-    except TypeError as error:
-        raise ValueError(f"a field of another type ({error})") from None
-    return made
+@cache
+def _reader() -> TypeAdapter[Header]:
+    """Reads headers: each field of its own type, numbers finite, nothing beside them."""
+    return TypeAdapter(Header)
 
 
 @lru_cache(maxsize=8)
