@@ -67,7 +67,7 @@ class KernelReport:
     """None with fewer than three schedules or no spread"""
     best_speedup: float
     best_of_five: float
-    """best speedup among the five schedules that were predicted to be fastest"""
+    """best speedup among the five schedules that were predicted to be fastest, of equals the first drawn"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _kernel_report(
     ]
     predicted = [pair[0] for pair in timed]
     measured = [pair[1] for pair in timed]
-    five = sorted(timed)[:5]
+    five = sorted(timed, key=lambda pair: pair[0])[:5]
     return KernelReport(
         kernel=name,
         split=split.value if split is not None else "",

@@ -7,8 +7,11 @@ import math
 from dataclasses import asdict
 
 import pytest
+from learned import KERNELS, measured, start
 
-from tirgym.benchmarks.static_cost_correlation import measure, spearman
+from tirgym.benchmarks.static_cost_correlation import _kernel_report, measure, spearman
+from tirgym.harness.evaluation import Evaluation, GateReport
+from tirgym.harness.status import Status
 
 
 def test_spearman_follows_its_definition() -> None:
@@ -28,6 +31,17 @@ def test_equal_values_share_their_rank() -> None:
 def test_no_spread_has_no_correlation() -> None:
     assert spearman([1, 1, 1], [1, 2, 3]) is None
     assert spearman([1, 2], [1, 2]) is None
+
+
+def test_the_clock_has_no_say_in_which_five_are_predicted_to_be_fastest() -> None:
+    alike = [start(KERNELS["elementwise"])] * 7
+    gate = GateReport(("normal",), 0.1, True)
+    verdicts = [
+        Evaluation(Status.PASSED, "ir", f"code-{n}", measured(float(n)), gate) for n in range(1, 8)
+    ]
+    found = _kernel_report("add", alike, verdicts)
+    assert found.best_speedup == pytest.approx(7.0)
+    assert found.best_of_five == pytest.approx(5.0)
 
 
 @pytest.mark.slow
