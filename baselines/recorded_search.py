@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tirgym.baselines.registry import in_space, make_agent
-from tirgym.errors import InvalidValueError
 from tirgym.harness.agent import Budget
 from tirgym.harness.backend import backend
 from tirgym.harness.desk import context_of
@@ -23,6 +22,7 @@ from tirgym.harness.target import Target
 from tirgym.harness.transforms import default_vocabulary
 from tirgym.kernels_suite.kernel import Workload
 from tirgym.performance_model.recording import Recorded, Recording
+from tirgym.whole_number import require_whole
 
 __all__ = ["record_search"]
 
@@ -45,11 +45,11 @@ def record_search(
     `agent` is a name of the agent table or "package.module:Class"; trained policies are among them.
     `store` is the evaluator's. The same arguments search in the same way as far as verdicts are stored,
     so a recording that was ended goes on where it stopped; searches that ended are not run again.
-    Raises InvalidValueError for a number below 1, UnknownNameError for an agent that does not exist or
-    does not play decision points, and what `Evaluator.evaluate` raises.
+    Raises InvalidValueError for `trials` below 1 or a seed below 0, UnknownNameError for an agent that
+    does not exist or does not play decision points, and what `Evaluator.evaluate` raises.
     """
-    if isinstance(trials, bool) or trials < 1:
-        raise InvalidValueError("trials", trials, "a whole number of at least 1")
+    require_whole("trials", trials, 1)
+    require_whole("seed", seed, 0)
     options, _ = in_space(agent, "decision", target.backend)
     options |= _OPTIONS.get(agent, {})
     make_agent(agent, **options)  # before anything is measured: a missing package is said at once
@@ -60,7 +60,7 @@ def record_search(
         nonlocal reused
         candidate = trial.candidate
         if trial.answers:
-            source = f"{agent} {seed}.{trial.number}"
+            source = f"search {agent} {seed}.{trial.number}"  # no source of `draws`
             answers = tuple(trial.answers.items())
             store.put_walk(context, answers, candidate.program.ir_key, source)
         if trial.charged:

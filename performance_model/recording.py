@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 
-from tirgym.errors import InvalidValueError, UnknownNameError
+from tirgym.errors import UnknownNameError
 from tirgym.harness.backend import backend
 from tirgym.harness.decisions import DecisionAgent
 from tirgym.harness.desk import context_of
@@ -24,6 +24,7 @@ from tirgym.harness.store import Context, Store, StoredWalk
 from tirgym.harness.target import Target
 from tirgym.kernels_suite.kernel import Workload
 from tirgym.performance_model.draws import RECORDED_SPACES, TRIES, Draw, Proposal, draws
+from tirgym.whole_number import require_whole
 
 __all__ = ["Recorded", "Recording", "record"]
 
@@ -76,11 +77,12 @@ def record(
     `store`, the evaluator's, is told the answers that led to each program. `space` "decision" draws
     answers alone. Each verdict is stored when it falls, and the same arguments propose the same programs,
     so a recording that was ended goes on where it stopped: what the store has a settled walk for is
-    not even made again. Small spaces give fewer programs. Raises InvalidValueError for a number below
-    1, UnknownNameError for a space that does not exist, and what `Evaluator.evaluate` raises.
+    not even made again. Small spaces give fewer programs. Raises InvalidValueError for `programs` below
+    1 or a seed below 0, UnknownNameError for a space that does not exist, and what
+    `Evaluator.evaluate` raises.
     """
-    if isinstance(programs, bool) or programs < 1:
-        raise InvalidValueError("programs", programs, "a whole number of at least 1")
+    require_whole("programs", programs, 1)
+    require_whole("seed", seed, 0)
     if space not in RECORDED_SPACES:
         raise UnknownNameError("space to record", space, RECORDED_SPACES)
     tally = _Tally(programs, on_verdict)

@@ -92,7 +92,7 @@ def test_record_searches_on_top_and_goes_on_where_it_stopped(cli: Cli, tmp_path:
     assert sum(first.json()["verdicts"].values()) == 5
     (context,) = Store(path).contexts()
     walks = Store(path).walks(context)
-    assert {"static", "random", "evolutionary"} <= {walk.source.split()[0] for walk in walks}
+    assert {"static", "random", "search"} <= {walk.source.split()[0] for walk in walks}
     records = list(Store(path).records())
     again = cli(*command).json()
     assert again["programs"] == 3

@@ -9,6 +9,7 @@ from fakes import FakeEvaluator
 from learned import KERNELS, TARGET, start
 from recorded import Storing
 
+from tirgym.baselines.recorded_search import record_search
 from tirgym.errors import InvalidValueError, UnknownNameError
 from tirgym.harness.decisions import RandomAgent, design_space
 from tirgym.harness.desk import context_of
@@ -51,10 +52,30 @@ def test_more_programs_begin_with_those_of_before() -> None:
     assert many.calls[:4] == few.calls
 
 
-@pytest.mark.parametrize("programs", [0, -1, True])
-def test_a_number_of_programs_below_one_is_refused(programs: int) -> None:
+@pytest.mark.parametrize("programs", [0, -1, True, 2.5, float("nan")])
+def test_a_number_of_programs_that_is_none_is_refused(programs: int) -> None:
     with pytest.raises(InvalidValueError, match="programs"):
         record([ADD], TARGET, FakeEvaluator(), programs)
+    with pytest.raises(InvalidValueError, match="trials"):
+        record_search([ADD], TARGET, FakeEvaluator(), Store(), programs)
+
+
+@pytest.mark.parametrize("seed", [-1, True, 0.5])
+def test_a_seed_that_is_none_is_refused(seed: int) -> None:
+    with pytest.raises(InvalidValueError, match="seed"):
+        record([ADD], TARGET, FakeEvaluator(), 2, seed)
+    with pytest.raises(InvalidValueError, match="seed"):
+        record_search([ADD], TARGET, FakeEvaluator(), Store(), 2, seed)
+
+
+def test_what_a_random_search_found_is_not_taken_for_what_recording_draws() -> None:
+    plain, searched = Store(), Store()
+    record([MATMUL_SMALL], TARGET, Storing(plain), 8, store=plain, space="decision")
+    record_search([MATMUL_SMALL], TARGET, Storing(searched), searched, 8, agent="random")
+    record([MATMUL_SMALL], TARGET, Storing(searched), 8, store=searched, space="decision")
+    context = context_of(MATMUL_SMALL, TARGET)
+    recorded = {walk.ir_key for walk in plain.walks(context)}
+    assert recorded <= {walk.ir_key for walk in searched.walks(context)}
 
 
 def test_an_unknown_space_is_refused() -> None:
