@@ -34,7 +34,13 @@ from tirgym.kernels_suite.kernel import Split
 from tirgym.kernels_suite.registry import list_kernels, load_workload
 from tirgym.performance_model.dataset import Dataset, read_store
 from tirgym.performance_model.learner import LEARNERS
-from tirgym.performance_model.report import WorkloadReport, held_out, leave_one_out, means
+from tirgym.performance_model.report import (
+    WorkloadReport,
+    held_out,
+    leave_one_out,
+    means,
+    require_each_can_be_left_out,
+)
 from tirgym.performance_model.training import train
 
 __all__ = ["KindReport", "Report", "main", "report"]
@@ -85,6 +91,8 @@ def report(
     console: Console | None = None,
 ) -> Report:
     """Train and judge; raises InvalidValueError for a store with too little in it."""
+    if leave_out:
+        require_each_can_be_left_out(dataset)
     made = []
     for kind in kinds:
         if console is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,10 +15,17 @@ from tirgym.performance_model.dataset import Dataset, Sample
 from tirgym.performance_model.learner import make_learner
 from tirgym.performance_model.model import PerformanceModel
 from tirgym.performance_model.scores import Prediction, Score, mean_score, score
-from tirgym.performance_model.training import encode, train
+from tirgym.performance_model.training import FEWEST_FAMILIES, FEWEST_PROGRAMS, encode, train
 from tirgym.performance_model.view import view_of
 
-__all__ = ["FEWEST", "WorkloadReport", "held_out", "leave_one_out", "means"]
+__all__ = [
+    "FEWEST",
+    "WorkloadReport",
+    "held_out",
+    "leave_one_out",
+    "means",
+    "require_each_can_be_left_out",
+]
 
 FEWEST = 8
 """Programs of a workload below which it has no score."""
@@ -54,8 +62,9 @@ def leave_one_out(
 ) -> list[WorkloadReport]:
     """Each family judged by a model that learned from all others; sorted by family, then URI.
 
-    Raises InvalidValueError when there is too little to learn from without a family.
+    Raises what `require_each_can_be_left_out` raises, before anything is trained.
     """
+    require_each_can_be_left_out(dataset)
     encoding = encode(dataset.samples, make_learner(kind))
     families = sorted({sample.family for sample in dataset.samples})
     rows: list[WorkloadReport] = []
@@ -67,6 +76,20 @@ def leave_one_out(
         if on_family is not None:
             on_family(number + 1, len(families))
     return rows
+
+
+def require_each_can_be_left_out(dataset: Dataset) -> None:
+    """Raise InvalidValueError unless enough to learn from is left without any one family."""
+    programs = Counter(sample.family for sample in dataset.samples)
+    for family, own in sorted(programs.items()):
+        rest, others = programs.total() - own, len(programs) - 1
+        if rest < FEWEST_PROGRAMS or others < FEWEST_FAMILIES:
+            found = f"{rest} programs of {others} families without {family}"
+            accepted = (
+                f"at least {FEWEST_PROGRAMS} measured programs of {FEWEST_FAMILIES} families "
+                "without any one; tirgym model record --store STORE adds some"
+            )
+            raise InvalidValueError("store to leave families out of", found, accepted)
 
 
 def means(rows: Sequence[WorkloadReport]) -> dict[str, Any]:

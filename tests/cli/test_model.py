@@ -104,6 +104,23 @@ def test_a_store_with_too_little_says_how_to_add_some(cli: Cli, tmp_path: Path) 
     assert not (tmp_path / "model").exists()
 
 
+def test_a_report_that_cannot_be_made_is_refused_before_anything_is_trained(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "four.sqlite", tmp_path / "model"
+    four = Store(path)
+    fill(four, KERNELS.values())
+    four.close()
+    arguments = ("model", "train", "--store", path, "--out", out, *ARCH)
+    done = cli(*arguments, "--report")
+    assert done.code == 2
+    assert "of 3 families without elementwise" in done.err
+    assert not out.exists()
+    plain = cli(*arguments)
+    assert plain.code == 0, plain.err
+    assert "none with at least 8 programs" in plain.out
+
+
 def test_record_goes_on_where_it_stopped(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     first = cli("model", "record", ADD, "--programs", "3", "--store", path, "--json")

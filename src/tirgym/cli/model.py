@@ -88,12 +88,19 @@ def train_command(
     require_seed(seed)
     require_writable(out, "--out")
     from tirgym.performance_model.learner import make_learner
-    from tirgym.performance_model.report import held_out, leave_one_out, means
+    from tirgym.performance_model.report import (
+        held_out,
+        leave_one_out,
+        means,
+        require_each_can_be_left_out,
+    )
     from tirgym.performance_model.training import train
 
     make_learner(kind)  # before the store is read: a missing package is said at once
     target = chosen_target(backend, arch, threads)
     dataset = _dataset(store, target, arch is not None, machine, files)
+    if report:
+        require_each_can_be_left_out(dataset)
     families = sorted({sample.family for sample in dataset.samples}) if every_family else None
     with progress_bar(f"training {kind}") as advance:
         model = train(
@@ -202,10 +209,10 @@ def _rows(rows: Sequence[WorkloadReport]) -> list[dict[str, Any]]:
 
 def _print_rows(title: str, rows: Sequence[WorkloadReport]) -> None:
     """One line for each workload, then the means."""
-    from tirgym.performance_model.report import means
+    from tirgym.performance_model.report import FEWEST, means
 
     if not rows:
-        result_console().print(f"{title}: none in the store")
+        result_console().print(f"{title}: none with at least {FEWEST} programs of a kernel")
         return
     columns = (
         "kernel", "split", ">programs", ">Spearman", ">static", ">top-5 recall", ">static",
