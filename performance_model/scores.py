@@ -67,8 +67,9 @@ def score(
 ) -> Score:
     """The score of `expected` (n,) against `measured` (n,) log-speedups of one kernel.
 
-    A truth that was `cut_off` lies at or below its number, so every interval that begins below it
-    holds. `interval` None leaves coverage out.
+    A truth that was `cut_off` lies at or below its number, how far was not measured: coverage counts
+    it as held by every interval that begins below it, other scores take the number for the truth.
+    `interval` None leaves coverage out.
     """
     top = min(TOP, len(measured))
     fastest = set(np.argsort(-measured, kind="stable")[:top].tolist())

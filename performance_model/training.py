@@ -179,7 +179,7 @@ def _doubts(
     family (Vovk, "Cross-conformal predictors", 2015). Families count alike, and the unseen one counts
     as one more that nothing is known of (Dunn, Wasserman and Ramdas, "Distribution-free prediction
     sets for two-layer hierarchical models", JASA 2022), so the level is raised by one part in their
-    number.
+    number. A truth that was cut off counts with its number.
     """
     opinions = np.stack([encoding.opinion(member, inside) for member in members])
     truths, scale = encoding.measured[inside], spread(opinions, FLOOR)
