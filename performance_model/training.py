@@ -17,6 +17,7 @@ from tirgym.performance_model.header import Header, features_digest
 from tirgym.performance_model.learner import Encoded, Examples, Learner, Member, make_learner
 from tirgym.performance_model.model import PerformanceModel, spread
 from tirgym.performance_model.view import ProgramView, view_of
+from tirgym.whole_number import require_whole
 
 __all__ = ["FEWEST_FAMILIES", "FEWEST_PROGRAMS", "LEVEL", "Encoding", "encode", "train"]
 
@@ -26,6 +27,8 @@ FEWEST_PROGRAMS = 100
 FEWEST_FAMILIES = 4
 """Kernel families at least: with fewer no interval could be vouched for at `LEVEL` (see `_doubts`)."""
 MEMBERS = 5
+_SEEDS = 2**32
+"""Different seeds of a member: XGBoost reads no more bits than these."""
 LEVEL = 0.8
 """Share of truths that intervals are meant to hold."""
 FLOOR = 0.3
@@ -101,9 +104,10 @@ def train(
 
     Deterministic: the same store, seed and families give the same model. `encoding` is that of
     `dataset` by the learner of that kind, where there is one already; `on_member` hears how many
-    members are done. Raises InvalidValueError for too few samples, MissingExtraError without the
-    package of `kind`.
+    members are done. Raises InvalidValueError for too few samples or a seed that is no whole number of
+    at least 0, MissingExtraError without the package of `kind`.
     """
+    require_whole("seed", seed, 0)
     learner = make_learner(kind)
     if encoding is None:
         encoding = encode(dataset.samples, learner)
@@ -115,7 +119,8 @@ def train(
     members: list[Member] = []
     for number, fold in enumerate(folds):
         seen = inside & ~np.isin(encoding.families, np.array(fold, dtype=np.str_))
-        members.append(learner.fit(encoding.examples(seen), seed * MEMBERS + number))
+        drawn = (seed * MEMBERS + number) % _SEEDS
+        members.append(learner.fit(encoding.examples(seen), drawn))
         if on_member is not None:
             on_member(number + 1, len(folds))
     doubts = _doubts(encoding, inside, folds, members)

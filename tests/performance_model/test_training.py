@@ -113,6 +113,17 @@ def test_a_seed_fixes_the_model_and_a_file_keeps_it(
 
 
 @EVERY_KIND
+def test_a_seed_may_be_of_any_size(dataset: Dataset, kind: str) -> None:
+    assert train(dataset, kind, 2**64 + 1).header.seed == 2**64 + 1
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, True])
+def test_a_seed_that_is_none_is_refused(seed: int) -> None:
+    with pytest.raises(InvalidValueError, match="seed"):
+        train(Dataset((), TARGET, "here", {}), seed=seed)
+
+
+@EVERY_KIND
 def test_predictions_do_not_depend_on_what_is_asked_together(dataset: Dataset, kind: str) -> None:
     model = trained(dataset, kind)
     programs = [sample.program for sample in dataset.samples[::11]]
