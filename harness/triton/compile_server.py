@@ -88,7 +88,7 @@ class _Server:
             ready, _, _ = select.select([control, *self.children], [], [], patience)
             for pipe in ready:
                 if pipe == control:
-                    self.waiting.append(self.channel.receive())
+                    self.waiting.extend(self.channel.receive())
                 elif data := os.read(pipe, 1 << 20):
                     self.children[pipe].answer += data
                 else:

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tirgym.errors import TirgymError, WorkerDiedError
+from tirgym.errors import TirgymError
 from tirgym.harness.channel import Channel
 from tirgym.harness.closing import Closing
 from tirgym.harness.triton.compile_server import Job
@@ -56,7 +56,8 @@ class CompilePool(Closing):
         """`function` ("module:name", importable, of one argument) on each of `arguments`, each in a
         process of its own; an error of this package is answered, not raised.
 
-        Raises WorkerDiedError when the server ends in the middle; the next call starts another.
+        Raises WorkerDiedError when the server ends in the middle. Whatever ends a call early ends the
+        server too, since its answers would be taken for those of the next call, which starts another.
         """
         jobs = [
             Job(number, function, argument, self.timeout_s)
@@ -66,15 +67,14 @@ class CompilePool(Closing):
         if jobs:
             try:
                 self._ask(jobs, answers)
-            except WorkerDiedError:
+            except BaseException:  # Ctrl-C among them
                 self.close()
                 raise
         return [answers[number] for number in range(len(jobs))]
 
     def _ask(self, jobs: Sequence[Job], answers: dict[int, Any]) -> None:
         channel = self._connected()
-        for job in jobs:
-            channel.send(job)
+        channel.send(jobs)  # at once: while jobs are on their way the server has nothing to say
         while len(answers) < len(jobs):
             number, answer = channel.receive()
             answers[number] = answer

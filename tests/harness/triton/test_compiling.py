@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import signal
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -13,6 +15,7 @@ from tirgym.errors import (
     UnknownNameError,
     WorkerDiedError,
 )
+from tirgym.harness.channel import Channel
 from tirgym.harness.triton import compiling
 from tirgym.harness.triton.compiling import cache_key, compile_here, compiled_before
 from tirgym.harness.triton.gpus import GPUS, gpu
@@ -111,6 +114,40 @@ def test_a_pool_answers_in_order_and_outlives_crashes_and_hangs() -> None:
         with pytest.raises(WorkerDiedError):
             pool.call_many("time:sleep", [0])
         assert pool.call_many("time:sleep", [0]) == [None]
+
+
+class _Interrupted:
+    """Ctrl-C while it is on its way to another process."""
+
+    def __reduce__(self) -> str:
+        raise KeyboardInterrupt
+
+
+def test_answers_of_an_interrupted_call_are_not_those_of_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with CompilePool(1, timeout_s=60) as pool:
+        assert pool.call_many("builtins:abs", [-7]) == [7]
+        with pytest.raises(KeyboardInterrupt):
+            pool.call_many("builtins:abs", [-1, _Interrupted()])
+        assert pool.call_many("builtins:abs", [-2]) == [2]
+        with monkeypatch.context() as patched:
+            patched.setattr(Channel, "receive", lambda _: signal.raise_signal(signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                pool.call_many("builtins:abs", [-3, -4])
+        assert pool.call_many("builtins:abs", [-5]) == [5]
+
+
+def test_many_large_jobs_do_not_block_a_server_that_answers() -> None:
+    """A guard against hanging, far above what it takes: each end waited for the other to read."""
+    given, found = [bytes([n]) * (1 << 20) for n in range(40)], list[bytes]()
+    with CompilePool(2, timeout_s=60) as pool:
+        assert pool.call_many("builtins:abs", [-7]) == [7]
+        call = Thread(target=lambda: found.extend(pool.call_many("copy:copy", given)), daemon=True)
+        call.start()
+        call.join(300)
+        assert not call.is_alive()
+    assert found == given
 
 
 def test_the_hot_loop_is_the_one_with_matrix_instructions() -> None:
