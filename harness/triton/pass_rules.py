@@ -7,7 +7,7 @@ levels below cannot take, and the tail, in which fences are inserted behind ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import chain
 
@@ -24,6 +24,7 @@ __all__ = [
     "TAIL",
     "addressed",
     "anchors",
+    "deepest",
     "insertable",
     "installed_passes",
     "stock_runs",
@@ -115,6 +116,17 @@ ARGUMENTS: Mapping[tuple[str, int], tuple[int, ...]] = {
 }
 """(pass, place of an argument) → values that an agent may set; 0 and 1 stand for False and True. All
 are of "ttgir". Arguments that name the GPU or ask for dumps are not in it."""
+
+
+def deepest(calls: Iterable[PassCall]) -> int:
+    """Most stages that `calls` ask for in an argument that an agent may set; 0 for none."""
+    asked = (
+        value
+        for call in calls
+        for place, value in enumerate(call.arguments)
+        if ARGUMENTS.get((call.name, place)) is _STAGES and isinstance(value, int)
+    )
+    return max(asked, default=0)
 
 
 def tail_start(names: tuple[str, ...], level: str, gpu: Gpu) -> int:

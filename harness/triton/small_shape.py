@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from tirgym.harness.triton.pass_rules import deepest
 from tirgym.harness.triton.recipe import Recipe
 from tirgym.kernels_suite.kernel import Workload
 
@@ -57,7 +58,8 @@ def _candidates(size: int) -> Iterator[int]:
 def _wanted(recipe: Recipe, shape: Mapping[str, int], name: str) -> int:
     """Least size of a dimension; more than it has where it should not be made smaller."""
     tiles = _tile_size(recipe, shape, name) * (_TILES - 1)
-    looped = _loop_tile(recipe, shape, name) * (recipe.values["num_stages"] + 1)
+    stages = max(recipe.values["num_stages"], deepest(recipe.pipeline.ttgir))
+    looped = _loop_tile(recipe, shape, name) * (stages + 1)
     return max(tiles, looped) + 1
 
 
