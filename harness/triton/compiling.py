@@ -188,6 +188,7 @@ def _compile(request: CompileRequest) -> Compiled:
         binary=module if isinstance(module, bytes) else b"",
         name=metadata.get("name", ""),
         shared_bytes=metadata.get("shared") or 0,
+        tensor_columns=metadata.get("tmem_size") or 0,
         num_warps=metadata["num_warps"],
         stage_ms=times,
         assembler_log=said.getvalue(),

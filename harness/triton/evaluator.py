@@ -104,6 +104,8 @@ class SemanticEvaluator(Closing, Evaluator):
                 f"shared memory and {held.registers} registers a thread; {gpu.arch} has "
                 f"{gpu.shared_block_bytes} bytes for a block and {gpu.registers} registers"
             )
+            if held.tensor_columns:
+                words += f"; {held.tensor_columns} of {gpu.tensor_columns} columns of tensor memory"
             return _record(Status.ILLEGAL, words, code_key)
         gate = self._gate(program, small, fresh)
         launch = program.request.source.launch(small, program.config_dict)

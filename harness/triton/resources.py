@@ -29,6 +29,8 @@ class Resources:
     stack_bytes: int
     shared_bytes: int
     """of one block"""
+    tensor_columns: int
+    """of tensor memory that one block takes; 0 where there is none"""
     occupancy: Occupancy
 
 
@@ -59,7 +61,10 @@ def _nvidia(compiled: Compiled, gpu: Gpu) -> Resources:
         spill_loads=_number(r"(\d+) bytes spill loads", log, "cubin"),
         stack_bytes=_number(r"(\d+) bytes stack frame", log, "cubin"),
         shared_bytes=shared,
-        occupancy=nvidia_occupancy(gpu, registers, shared, compiled.num_warps),
+        tensor_columns=compiled.tensor_columns,
+        occupancy=nvidia_occupancy(
+            gpu, registers, shared, compiled.num_warps, compiled.tensor_columns
+        ),
     )
 
 
@@ -76,5 +81,6 @@ def _amd(compiled: Compiled, gpu: Gpu) -> Resources:
         spill_loads=spilled,
         stack_bytes=_number(r"\.private_segment_fixed_size:\s*(\d+)", text, "amdgcn"),
         shared_bytes=shared,
+        tensor_columns=0,
         occupancy=amd_occupancy(gpu, waves, shared, compiled.num_warps),
     )

@@ -87,6 +87,15 @@ def test_what_cannot_be_launched_has_no_blocks() -> None:
     assert nvidia_occupancy(h100, 255, 0, 16).blocks == 0
 
 
+def test_blocks_share_the_columns_of_tensor_memory() -> None:
+    b200 = gpu("sm_100")
+    for columns, blocks in ((0, 6), (32, 6), (128, 4), (256, 2), (512, 1), (1024, 0)):
+        found = nvidia_occupancy(b200, 80, 16 << 10, 4, columns)
+        assert found.blocks == blocks, columns
+        assert (found.limited_by == "tensor memory") is (columns >= 128)
+    assert not any(gpu(arch).tensor_columns for arch in GPUS if arch != "sm_100")
+
+
 def test_an_amd_unit_holds_what_registers_and_shared_memory_allow() -> None:
     mi300x = gpu("gfx942")
     assert amd_occupancy(mi300x, 4, 0, 4).blocks == 4
