@@ -50,6 +50,17 @@ class DeviceDesk:
         self._room = free if room_bytes is None else room_bytes
         self._evaluators: dict[str, DeviceEvaluator] = {}
 
+    def answer(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        """What `method` answers, once the device has done everything.
+
+        Raises what the method raises; where a kernel broke the device's context what the device raises,
+        whatever the method made of it: nothing works there any more, and no other call may be blamed.
+        """
+        try:
+            return getattr(self, method)(*arguments)
+        finally:
+            self._device.synchronize()
+
     def facts(self) -> DeviceFacts:
         """Of the device."""
         return self._device.facts
@@ -121,7 +132,7 @@ def main(control_fd: int, factory: str, secret: str) -> NoReturn:
         channel.send((answer[0], None if answer[0] == ANSWERED else desk))
         while answer[0] != LOST:
             method, arguments = channel.receive()
-            answer = _guarded(lambda: getattr(desk, method)(*arguments))  # noqa: B023 - called now
+            answer = _guarded(lambda: desk.answer(method, arguments))  # noqa: B023 - called now
             channel.send(answer)
     except WorkerDiedError:
         status = 0
@@ -143,4 +154,5 @@ def _guarded(call: Callable[[], Any]) -> tuple[str, Any]:
         return FAILED, error
     except Exception as error:  # noqa: BLE001 - torch and the driver raise anything
         traceback.print_exc()
-        return LOST, f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300]}"
+        said = str(error).strip().partition("\n")[0][:300]
+        return LOST, f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -214,6 +214,27 @@ def test_what_is_wrong_refused_or_too_fast_has_no_time(device: CudaDevice) -> No
     assert refused.message == "cuModuleLoadData: device kernel image is invalid (error 200)"
 
 
+def test_a_kernel_that_breaks_the_context_ends_the_process(
+    device: CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, ramp = DeviceDesk(device, b"secret"), (Regime.RAMP,)
+    desk.answer("check", (binary(), binary(), ramp))
+    refused = desk.answer("evaluate", (binary(), binary(num_warps=64), ramp, 0.0))
+    assert refused.status is Status.OUT_OF_MEMORY
+
+    def launch(*_: Any) -> None:
+        raise DeviceError("cuLaunchKernel", 700, "an illegal memory access was encountered")
+
+    def synchronize() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(device, "launch", launch)
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    for method, more in (("evaluate", (0.0,)), ("check", ())):
+        with pytest.raises(RuntimeError, match="illegal memory access"):
+            desk.answer(method, (binary(), binary(), ramp, *more))
+
+
 @pytest.mark.parametrize(("room_bytes", "kept"), [(1 << 30, True), (0, False)])
 def test_workloads_are_kept_while_there_is_room(
     device: CudaDevice, room_bytes: int, kept: bool
