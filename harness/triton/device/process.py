@@ -9,7 +9,7 @@ import sys
 import tempfile
 from typing import IO, Any
 
-from tirgym.errors import TirgymError, WorkerDiedError
+from tirgym.errors import WorkerDiedError
 from tirgym.harness.channel import Channel, DeadlineError
 from tirgym.harness.closing import Closing
 from tirgym.harness.fork_server import kill_group
@@ -42,17 +42,21 @@ class DeviceProcess(Closing):
         """What `DeviceDesk.method` answers.
 
         Raises what it raises of this package, DeadlineError after `timeout_s`, and WorkerDiedError where
-        the process or its context is gone; after the last two the process is replaced.
+        the process or its context is gone; after the last two, and after a call that was interrupted,
+        the process is replaced.
         """
         try:
-            channel = self._connected()
-            channel.send((method, arguments))
-            kind, answer = channel.receive(timeout_s)
+            kind, answer = self._exchange(method, arguments, timeout_s)
         except DeadlineError:
             self._lose()
             raise DeadlineError(f"no answer in {timeout_s:g} s; the process was ended") from None
         except WorkerDiedError:
             raise WorkerDiedError(f"the device's process ended{self._lose()}") from None
+        except (
+            BaseException
+        ):  # Ctrl-C among them: the answer would be taken for that of the next call
+            self.close()
+            raise
         if kind == ANSWERED:
             return answer
         if kind == FAILED:
@@ -60,33 +64,42 @@ class DeviceProcess(Closing):
         self._lose()
         raise WorkerDiedError(answer)
 
-    def _connected(self) -> Channel:
+    def _exchange(
+        self, method: str, arguments: tuple[Any, ...], timeout_s: float
+    ) -> tuple[str, Any]:
+        """Kind and content of the answer; of the start's where the device does not open."""
         if self._channel is None:
-            ours, theirs = socket.socketpair()
-            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
-            paths = os.pathsep.join(path for path in sys.path if path)
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-c",
-                    _CODE,
-                    str(theirs.fileno()),
-                    self._factory,
-                    self._secret.hex(),
-                ],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=self._stderr,
-                stderr=self._stderr,
-                env={**os.environ, "PYTHONPATH": paths},
-                start_new_session=True,
-            )
-            theirs.close()
-            self._channel = Channel(ours)
-            kind, problem = self._channel.receive(_START_S)
+            kind, problem = self._start().receive(_START_S)
             if kind != ANSWERED:
                 self.close()
-                raise problem if isinstance(problem, TirgymError) else WorkerDiedError(problem)
+                return kind, problem
+        assert self._channel is not None
+        self._channel.send((method, arguments))
+        kind, answer = self._channel.receive(timeout_s)
+        return kind, answer
+
+    def _start(self) -> Channel:
+        ours, theirs = socket.socketpair()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                _CODE,
+                str(theirs.fileno()),
+                self._factory,
+                self._secret.hex(),
+            ],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=self._stderr,
+            stderr=self._stderr,
+            env={**os.environ, "PYTHONPATH": paths},
+            start_new_session=True,
+        )
+        theirs.close()
+        self._channel = Channel(ours)
         return self._channel
 
     def _lose(self) -> str:
