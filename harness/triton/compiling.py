@@ -30,6 +30,7 @@ __all__ = [
     "cache_key",
     "compile_here",
     "compiled_before",
+    "compiled_key",
     "lowered",
     "lowered_before",
     "parse_module",
@@ -66,13 +67,29 @@ def cache_key(request: CompileRequest) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
+def compiled_key(request: CompileRequest) -> str:
+    """`cache_key`, and what the compiler takes from this machine: its assembler, which
+    TRITON_PTXAS_PATH may name, and the switches that Triton reads from the environment."""
+    from triton._C.libtriton import get_cache_invalidating_env_vars
+    from triton.compiler.compiler import make_backend
+
+    assembler = make_backend(request.gpu.triton_target()).hash()
+    switches = sorted(get_cache_invalidating_env_vars().items())
+    text = json.dumps([cache_key(request), assembler, switches])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _constant(argument: Argument) -> tuple[str | int | float, ...]:
     return (argument.value,) if argument.type == "constexpr" else ()
 
 
 def compiled_before(request: CompileRequest) -> Compiled | None:
     """What the cache has for `request`; a damaged file counts as none."""
-    return _cached(triton_cache() / f"{cache_key(request)}.json")
+    return _cached(_stored(request, "json"))
+
+
+def _stored(request: CompileRequest, ending: str) -> Path:
+    return triton_cache() / f"{compiled_key(request)}.{ending}"
 
 
 def _cached(path: Path) -> Compiled | None:
@@ -88,7 +105,7 @@ def compile_here(request: CompileRequest, fresh: bool = False) -> Compiled:
     Raises CompileFailedError with the compiler's own words. May crash or hang with the compiler:
     `CompilePool` guards against both.
     """
-    path = triton_cache() / f"{cache_key(request)}.json"
+    path = _stored(request, "json")
     found = None if fresh else _cached(path)
     if found is None:
         found = _compile(request)
@@ -96,19 +113,15 @@ def compile_here(request: CompileRequest, fresh: bool = False) -> Compiled:
     return found
 
 
-def _lowered_path(request: CompileRequest, level: str) -> Path:
-    return triton_cache() / f"{cache_key(request)}.{level}"
-
-
 def lowered_before(request: CompileRequest, level: str) -> bool:
     """Whether `lowered` need not compile, nor read a whole kernel."""
-    return _lowered_path(request, level).is_file()
+    return _stored(request, level).is_file()
 
 
 def lowered(request: CompileRequest, level: str) -> str:
     """The text of `request` at `level`, which the cache holds apart, since all levels of a kernel are
     a hundred times as long; else compiled in this process. Raises CompileFailedError."""
-    path = _lowered_path(request, level)
+    path = _stored(request, level)
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError):

@@ -13,7 +13,7 @@ from tirgym.harness.evaluation import Evaluation, GateReport, Level, PhaseTimes
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
-from tirgym.harness.triton.compiling import cache_key
+from tirgym.harness.triton.compiling import compiled_key
 from tirgym.harness.triton.executor.gate import SemanticGate
 from tirgym.harness.triton.kept import kept
 from tirgym.harness.triton.machine_code import assembly_of, code_key_of
@@ -85,7 +85,7 @@ class SemanticEvaluator(Closing, Evaluator):
                 return None
             return self._judged(program, compiled, level, fresh)
 
-        parts = (cache_key(program.request), program.workload.uri, level.value)
+        parts = (compiled_key(program.request), program.workload.uri, level.value)
         record = judge() if fresh else kept("verdicts", parts, judge)
         return _evaluation(program, level, record or lost, time.perf_counter() - began)
 

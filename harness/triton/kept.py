@@ -15,7 +15,7 @@ from typing import Any
 from tirgym.harness.triton.compiling import triton_cache
 from tirgym.harness.whole_file import write_whole
 
-__all__ = ["kept"]
+__all__ = ["kept", "sources"]
 
 
 def kept(
@@ -42,8 +42,15 @@ def kept(
 @cache
 def _code() -> str:
     """Hash of the modules that answers follow from."""
-    here = Path(__file__).parent
     found = hashlib.sha256()
-    for path in sorted([*here.rglob("*.py"), here.parent / "gate.py", here.parent / "judge.py"]):
+    for path in sources():
         found.update(path.read_bytes())
     return found.hexdigest()
+
+
+def sources() -> list[Path]:
+    """Files of those modules: compiler and executor, the gate, and the kernels with their references."""
+    here = Path(__file__).parent
+    harness, kernels = here.parent, here.parent.parent / "kernels_suite"
+    gate = (harness / f"{name}.py" for name in ("buffers", "gate", "judge"))
+    return sorted([*here.rglob("*.py"), *gate, *kernels.rglob("*.py")])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from threading import Thread
 
@@ -17,7 +20,7 @@ from tirgym.errors import (
 )
 from tirgym.harness.channel import Channel
 from tirgym.harness.triton import compiling
-from tirgym.harness.triton.compiling import cache_key, compile_here, compiled_before
+from tirgym.harness.triton.compiling import compile_here, compiled_before, compiled_key
 from tirgym.harness.triton.gpus import GPUS, gpu
 from tirgym.harness.triton.pool import CompilePool
 from tirgym.harness.triton.request import CompileRequest
@@ -56,10 +59,45 @@ def test_every_level_of_an_nvidia_kernel_and_the_cache(
 def test_a_damaged_cache_file_is_made_again() -> None:
     request = CompileRequest.of(ADD, "sm_90", until="ttir")
     made = compile_here(request)
-    path = compiling.triton_cache() / f"{cache_key(request)}.json"
+    path = compiling.triton_cache() / f"{compiled_key(request)}.json"
     path.write_text(path.read_text()[:50])
     assert compiled_before(request) is None
     assert compile_here(request).texts == made.texts
+
+
+_OTHER_PTXAS = """#!/bin/sh
+echo 'Cuda compilation tools, release 99.9, V99.9.1'
+"""
+_KEYS = """
+from tirgym.harness.triton.compiling import cache_key, compiled_key
+from tirgym.harness.triton.request import CompileRequest
+from tirgym.kernels_suite.registry import load_workload
+request = CompileRequest.of(load_workload("triton-v0/add", {"m": 16, "n": 256}), "sm_80")
+print(cache_key(request), compiled_key(request))
+"""
+
+
+def test_what_another_assembler_or_other_switches_made_is_not_taken(tmp_path: Path) -> None:
+    ptxas = tmp_path / "ptxas"
+    ptxas.write_text(_OTHER_PTXAS)
+    ptxas.chmod(0o755)
+    others: tuple[dict[str, str], ...] = (
+        {},
+        {"TRITON_PTXAS_PATH": str(ptxas)},
+        {"DISABLE_PTXAS_OPT": "1"},
+    )
+    keys = [
+        subprocess.run(
+            [sys.executable, "-c", _KEYS],
+            env={**os.environ, **other, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for other in others
+    ]
+    assert len({program for program, _ in keys}) == 1
+    assert len({code for _, code in keys}) == len(others)
 
 
 def test_multiples_of_16_make_wide_accesses() -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from tirgym.errors import BackendUnavailableError, IllegalTransformError, InvalidValueError
+from tirgym.harness import buffers, gate, judge
 from tirgym.harness.backend import backend
 from tirgym.harness.target import Target
 from tirgym.harness.transforms import load_transform
 from tirgym.harness.transforms.split import Split
+from tirgym.harness.triton import cost
 from tirgym.harness.triton.amdgcn import amd_instructions
 from tirgym.harness.triton.compiling import compile_here
 from tirgym.harness.triton.cost import TritonCostModel
+from tirgym.harness.triton.executor import executable
+from tirgym.harness.triton.kept import sources
 from tirgym.harness.triton.memory_facts import MemoryFacts
 from tirgym.harness.triton.pool import CompilePool
 from tirgym.harness.triton.profile import triton_profile
@@ -23,6 +28,8 @@ from tirgym.harness.triton.request import CompileRequest
 from tirgym.harness.triton.resources import resources_of
 from tirgym.harness.triton.sass import hot_loop, mix_of
 from tirgym.harness.triton.work import work_of
+from tirgym.kernels_suite import problem
+from tirgym.kernels_suite.families import reduction
 from tirgym.kernels_suite.registry import load_workload
 
 pytest.importorskip("triton", reason="needs triton: pip install 'tirgym[triton]'")
@@ -155,3 +162,9 @@ def test_programs_are_changed_by_configuration_alone(softmax: TritonProgram) -> 
     with pytest.raises(IllegalTransformError, match="meta-parameters and passes"):
         softmax.apply(Split(0, 2))
     assert "def softmax(" in softmax.text()
+
+
+def test_what_is_kept_depends_on_everything_that_it_follows_from() -> None:
+    found = {path.resolve() for path in sources()}
+    for module in (buffers, gate, judge, cost, executable, problem, reduction):
+        assert Path(str(module.__file__)).resolve() in found, module.__name__
