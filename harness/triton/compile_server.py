@@ -28,6 +28,7 @@ from tirgym.harness.triton.stderr import complaints
 __all__ = ["Job", "main"]
 
 _MAX_LOG = 1 << 20
+_MAX_LINE = 300
 _LONG_S = 3600.0
 
 
@@ -136,8 +137,14 @@ def _result(child: _Child, status: int) -> Any:
 def _lost(child: _Child, reason: str) -> CompileFailedError:
     child.stderr.seek(0)
     log = child.stderr.read(_MAX_LOG).decode("utf-8", "replace")
-    words = complaints(log)
+    words = complaints(log) or _raised(log)
     return CompileFailedError("process", f"{reason}\n{words}" if words else reason, log)
+
+
+def _raised(log: str) -> str:
+    """The last line of a traceback of Python; "" without one."""
+    found = log.rpartition("Traceback (most recent call last):")
+    return found[2].strip().splitlines()[-1][:_MAX_LINE] if found[1] else ""
 
 
 def _work(job: Job, write: int, stderr: IO[bytes]) -> NoReturn:

@@ -142,7 +142,10 @@ def test_a_pool_answers_in_order_and_outlives_crashes_and_hangs() -> None:
         assert "tensor<2048xf32>" in second.texts["ttir"]
         (crashed,) = pool.call_many("os:_exit", [3])
         assert isinstance(crashed, CompileFailedError)
-        assert "ended with status 3" in str(crashed)
+        assert str(crashed).endswith("ended with status 3")
+        (raised,) = pool.call_many("builtins:int", ["none"])
+        assert isinstance(raised, CompileFailedError)
+        assert "ended with status 1\nValueError: invalid literal for int()" in str(raised)
         pool.timeout_s = 0.5
         (late,) = pool.call_many("time:sleep", [60])
         assert "over 0.5 s" in str(late)
