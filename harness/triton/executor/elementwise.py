@@ -90,6 +90,11 @@ def _clamp(x: Array, low: Array, high: Array) -> Array:
     return found
 
 
+def _clamp_or_nan(x: Array, low: Array, high: Array) -> Array:
+    found: Array = np.minimum(np.maximum(x, low), high)
+    return found
+
+
 def _round(x: Array) -> Array:
     found: Array = np.copysign(np.floor(np.abs(x) + np.asarray(x).dtype.type(0.5)), x)
     return found
@@ -160,8 +165,10 @@ _BOOLEAN: dict[str, Function] = {
     "arith.addi": np.logical_xor,
     "arith.subi": np.logical_xor,
     "arith.muli": np.logical_and,
+    "arith.maxsi": np.logical_and,
+    "arith.minsi": np.logical_or,
 }
-"""What the same operations do to i1."""
+"""What the same operations do to i1, of which a true one is −1 when it is signed."""
 EXACT = frozenset(
     {"arith.negf", "arith.maxnumf", "arith.minnumf", "arith.maximumf", "arith.minimumf",
      "math.absf", "tt.clampf", "math.copysign", "arith.extf", "arith.truncf", "tt.fp_to_fp"}
@@ -222,6 +229,8 @@ def _function(operation: Operation, builder: Builder) -> Step:
     function = FUNCTIONS[operation.name]
     if operation.results[0].type.element.name == "i1":
         function = _BOOLEAN.get(operation.name, function)
+    if operation.name == "tt.clampf" and operation.setting("propagateNan", "none") == "all":
+        function = _clamp_or_nan
     return _function_step(function, operation)
 
 

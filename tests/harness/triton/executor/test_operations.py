@@ -377,3 +377,20 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         executable.run((1,), [3, 4])
     with pytest.raises(InvalidValueError, match="a number for"):
         executable.run((1,), [np.zeros(4, np.int32), np.zeros(4)])
+
+
+def test_a_true_flag_is_the_smallest_where_flags_are_signed() -> None:
+    a, b = I32 < J32, I32 < 6
+    out = np.zeros(8, np.bool_)
+    for name, wanted in (("maxsi", a & b), ("minsi", a | b), ("maxui", a | b), ("minui", a & b)):
+        body = f"%out = arith.{name} %a, %b : tensor<8xi1>"
+        np.testing.assert_array_equal(compute(body, {"a": a, "b": b}, out), wanted)
+
+
+def test_a_clamp_keeps_nan_where_it_is_told_to() -> None:
+    low, high = np.full(8, -1.0, np.float32), np.full(8, 2.0, np.float32)
+    for kind, nan in (("none", np.float32(-1.0)), ("all", np.float32(np.nan))):
+        body = f"%out = tt.clampf %a, %b, %c, propagateNan = {kind} : tensor<8xf32>"
+        wanted = np.where(np.isnan(G32), nan, np.clip(G32, -1.0, 2.0))
+        got = compute(body, {"a": G32, "b": low, "c": high}, F32)
+        np.testing.assert_array_equal(got, wanted)
