@@ -173,8 +173,10 @@ class DeviceCheck:
         patience = self.plan.row_timeout_s if timeout_s is None else timeout_s
         try:
             return self.device.call(method, *arguments, timeout_s=min(patience, self.left_s))
-        except DeadlineError:
-            self.require_time()
+        except (DeadlineError, WorkerDiedError) as error:
+            self._at = ""  # another process answers the next call
+            if isinstance(error, DeadlineError):
+                self.require_time()
             raise
 
     def evaluate(self, workload: Workload, candidate: Candidate) -> Trial:
@@ -224,7 +226,6 @@ class DeviceCheck:
                 "evaluate", default, binary, tuple(regimes), floor_us, timeout_s=patience
             )
         except (DeadlineError, WorkerDiedError) as error:
-            self._at = ""
             hung = isinstance(error, DeadlineError)
             status = Status.TIMEOUT if hung else Status.CRASH
             return Evaluation(status, binary.code_key, binary.code_key, message=str(error))

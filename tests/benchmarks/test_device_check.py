@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +18,16 @@ from numpy_device import HereDesk, QuickPool
 
 from tirgym.benchmarks.device_check.__main__ import main
 from tirgym.benchmarks.device_check.aims import aims
+from tirgym.benchmarks.device_check.bench import DeviceCheck
 from tirgym.benchmarks.device_check.plan import Plan
 from tirgym.benchmarks.device_check.record import FILE, Record
 from tirgym.benchmarks.device_check.report import report
 from tirgym.benchmarks.device_check.run import PARTS, ROUNDS, planned, run_check
 from tirgym.benchmarks.device_check.trial import Trial
-from tirgym.errors import DamagedFileError, InvalidValueError, TargetMismatchError
+from tirgym.errors import DamagedFileError, InvalidValueError, TargetMismatchError, WorkerDiedError
+from tirgym.harness.channel import DeadlineError
+from tirgym.harness.evaluation import Evaluation
+from tirgym.harness.status import Status
 
 pytest.importorskip("triton", reason="needs triton: pip install 'tirgym[triton]'")
 
@@ -217,6 +224,48 @@ def test_every_part_is_in_one_round() -> None:
 def test_a_trial_refuses_a_time_without_a_pass() -> None:
     with pytest.raises(InvalidValueError, match="trial with a time"):
         Trial({}, "", "key", "crash", "", 1.0, latency_us=1.0)
+
+
+class _Frail:
+    """A device's process that `method` ends; hears how long each call may take."""
+
+    def __init__(self, method: str, error: Exception) -> None:
+        self.method, self.error, self.patience = method, error, list[float]()
+
+    def call(self, method: str, *arguments: Any, timeout_s: float) -> Evaluation:
+        self.patience.append(timeout_s)
+        if method == self.method:
+            raise self.error
+        return Evaluation(Status.CRASH, "", "")
+
+
+@pytest.mark.parametrize("error", [WorkerDiedError("gone"), DeadlineError("late")])
+@pytest.mark.parametrize("method", ["evaluate", "compare"])
+def test_whatever_ends_the_devices_process_the_next_one_has_time_for_its_references(
+    tmp_path: Path, method: str, error: Exception
+) -> None:
+    device, plan = _Frail("", error), Plan()
+    record = Record(tmp_path, {"device": "d", "versions": {}, "plan": {}})
+    check = DeviceCheck(plan, "sm_90", None, device, record, time.monotonic(), {})  # type: ignore[arg-type]
+    numbers = itertools.count()
+
+    def trial() -> None:
+        binary = SimpleNamespace(workload="w", code_key=str(next(numbers)))
+        check.trial(binary, binary, (), 0.0, "it", None)
+
+    trial()
+    trial()
+    device.method = method
+    if method == "evaluate":
+        trial()
+    else:
+        with pytest.raises(type(error)):
+            check.ask(method)
+    device.method = ""
+    trial()
+    trial()
+    first, later = plan.row_timeout_s, plan.trial_timeout_s
+    assert device.patience[:2] == device.patience[-2:] == [first, later]
 
 
 def test_without_a_device_it_is_one_clear_line(
