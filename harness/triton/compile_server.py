@@ -23,12 +23,12 @@ from typing import IO, Any, NoReturn
 from tirgym.errors import CompileFailedError, TirgymError, WorkerDiedError
 from tirgym.harness.channel import Channel
 from tirgym.harness.fork_server import die_with_parent, kill_group
-from tirgym.harness.triton.stderr import complaints
+from tirgym.harness.triton.stderr import complaints, last_line
 
 __all__ = ["Job", "main"]
 
 _MAX_LOG = 1 << 20
-_MAX_LINE = 300
+_TRACEBACK = "Traceback (most recent call last):"
 _LONG_S = 3600.0
 
 
@@ -137,14 +137,8 @@ def _result(child: _Child, status: int) -> Any:
 def _lost(child: _Child, reason: str) -> CompileFailedError:
     child.stderr.seek(0)
     log = child.stderr.read(_MAX_LOG).decode("utf-8", "replace")
-    words = complaints(log) or _raised(log)
+    words = complaints(log) or (last_line(log) if _TRACEBACK in log else "")
     return CompileFailedError("process", f"{reason}\n{words}" if words else reason, log)
-
-
-def _raised(log: str) -> str:
-    """The last line of a traceback of Python; "" without one."""
-    found = log.rpartition("Traceback (most recent call last):")
-    return found[2].strip().splitlines()[-1][:_MAX_LINE] if found[1] else ""
 
 
 def _work(job: Job, write: int, stderr: IO[bytes]) -> NoReturn:

@@ -30,10 +30,10 @@ __all__ = [
     "cache_key",
     "compile_here",
     "compiled_before",
-    "compiled_key",
     "lowered",
     "lowered_before",
     "parse_module",
+    "request_key",
     "triton_cache",
 ]
 
@@ -47,7 +47,7 @@ def triton_cache() -> Path:
     return settings.cache_dir() / "triton"
 
 
-def cache_key(request: CompileRequest) -> str:
+def request_key(request: CompileRequest) -> str:
     """Equal if and only if the compiler is given the same work: source, arguments, options, GPU,
     pipeline, and version of Triton."""
     import triton
@@ -67,15 +67,15 @@ def cache_key(request: CompileRequest) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def compiled_key(request: CompileRequest) -> str:
-    """`cache_key`, and what the compiler takes from this machine: its assembler, which
+def cache_key(request: CompileRequest) -> str:
+    """`request_key`, and what the compiler takes from this machine: its assembler, which
     TRITON_PTXAS_PATH may name, and the switches that Triton reads from the environment."""
     from triton._C.libtriton import get_cache_invalidating_env_vars
     from triton.compiler.compiler import make_backend
 
     assembler = make_backend(request.gpu.triton_target()).hash()
     switches = sorted(get_cache_invalidating_env_vars().items())
-    text = json.dumps([cache_key(request), assembler, switches])
+    text = json.dumps([request_key(request), assembler, switches])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -89,7 +89,7 @@ def compiled_before(request: CompileRequest) -> Compiled | None:
 
 
 def _stored(request: CompileRequest, ending: str) -> Path:
-    return triton_cache() / f"{compiled_key(request)}.{ending}"
+    return triton_cache() / f"{cache_key(request)}.{ending}"
 
 
 def _cached(path: Path) -> Compiled | None:
@@ -201,7 +201,7 @@ def _compile(request: CompileRequest) -> Compiled:
         binary=module if isinstance(module, bytes) else b"",
         name=metadata.get("name", ""),
         shared_bytes=metadata.get("shared") or 0,
-        tensor_columns=metadata.get("tmem_size") or 0,
+        tmem_columns=metadata.get("tmem_size") or 0,
         num_warps=metadata["num_warps"],
         stage_ms=times,
         assembler_log=said.getvalue(),

@@ -148,7 +148,7 @@ _PREDICTIONS = 1 << 16
 
 def _predicted(program: TritonProgram) -> float:
     from tirgym.errors import CompileFailedError
-    from tirgym.harness.triton.compiling import compiled_key
+    from tirgym.harness.triton.compiling import cache_key
     from tirgym.harness.triton.kept import kept
     from tirgym.harness.triton.profile import profile_without_layouts
 
@@ -158,7 +158,7 @@ def _predicted(program: TritonProgram) -> float:
             raise CompileFailedError("launch", "a block needs more than a compute unit has")
         return {"predicted_us": time}
 
-    parts = (compiled_key(program.request), program.workload.uri)
+    parts = (cache_key(program.request), program.workload.uri)
     found = kept("predicted", parts, predict)
     assert found is not None  # `predict` answers or raises
     return float(found["predicted_us"])

@@ -13,7 +13,7 @@ from tirgym.harness.evaluation import Evaluation, GateReport, Level, PhaseTimes
 from tirgym.harness.evaluator import Evaluator
 from tirgym.harness.program import Program
 from tirgym.harness.status import Status
-from tirgym.harness.triton.compiling import compiled_key
+from tirgym.harness.triton.compiling import cache_key
 from tirgym.harness.triton.executor.gate import SemanticGate
 from tirgym.harness.triton.kept import kept
 from tirgym.harness.triton.machine_code import assembly_of, code_key_of
@@ -85,7 +85,7 @@ class SemanticEvaluator(Closing, Evaluator):
                 return None
             return self._judged(program, compiled, level, fresh)
 
-        parts = (compiled_key(program.request), program.workload.uri, level.value)
+        parts = (cache_key(program.request), program.workload.uri, level.value)
         record = judge() if fresh else kept("verdicts", parts, judge)
         return _evaluation(program, level, record or lost, time.perf_counter() - began)
 
@@ -104,8 +104,8 @@ class SemanticEvaluator(Closing, Evaluator):
                 f"shared memory and {held.registers} registers a thread; {gpu.arch} has "
                 f"{gpu.shared_block_bytes} bytes for a block and {gpu.registers} registers"
             )
-            if held.tensor_columns:
-                words += f"; {held.tensor_columns} of {gpu.tensor_columns} columns of tensor memory"
+            if held.tmem_columns:
+                words += f"; {held.tmem_columns} of {gpu.tmem_columns} columns of tensor memory"
             return _record(Status.ILLEGAL, words, code_key)
         gate = self._gate(program, small, fresh)
         launch = program.request.source.launch(small, program.config_dict)

@@ -59,7 +59,7 @@ class Gpu:
     """matrix units, dense"""
     published: str
     """where the figures stand"""
-    tensor_columns: int = 0
+    tmem_columns: int = 0
     """columns of a compute unit's tensor memory; 0 where it has none"""
 
     @property
@@ -115,7 +115,7 @@ B200 = Gpu(
     shared_bytes=228 * _KB, shared_block_bytes=227 * _KB, l2_bytes=126 * _MB,
     l2_bytes_per_cycle=5120,
     dram_gbs=8000.0, fp32_tflops=75.0, tf32_tflops=1125.0, fp16_tflops=2250.0, int8_tops=4500.0,
-    tensor_columns=512,
+    tmem_columns=512,
     published="NVIDIA HGX B200 data sheet (2024, dense); L2 a cycle: A100's, not published; "
     "CUDA C++ Programming Guide, technical specifications per compute capability; "
     "tensor memory: PTX ISA, tcgen05",

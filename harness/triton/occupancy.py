@@ -32,11 +32,11 @@ class Occupancy:
 
 
 def nvidia_occupancy(
-    gpu: Gpu, registers: int, shared_bytes: int, num_warps: int, tensor_columns: int = 0
+    gpu: Gpu, registers: int, shared_bytes: int, num_warps: int, tmem_columns: int = 0
 ) -> Occupancy:
     """By the rules of `cuda_occupancy.h` for compute capability 8.0 to 10.0, with the largest carve-out
     of shared memory; it does not know tensor memory, which a block waits for until others give it
-    back. `registers` is of one thread, `shared_bytes` and `tensor_columns` of one block."""
+    back. `registers` is of one thread, `shared_bytes` and `tmem_columns` of one block."""
     if shared_bytes > gpu.shared_block_bytes or registers > _MAX_REGISTERS:
         return Occupancy(0, 0, 0.0, "registers" if registers > _MAX_REGISTERS else "shared memory")
     of_warp = _up(max(1, registers) * gpu.warp_size, _REGISTER_STEP)
@@ -48,7 +48,7 @@ def nvidia_occupancy(
             "warps": gpu.max_warps // num_warps,
             "registers": warps // num_warps,
             "shared memory": gpu.shared_bytes // _up(shared_bytes + _RESERVED_BYTES, _SHARED_STEP),
-            **({"tensor memory": gpu.tensor_columns // tensor_columns} if tensor_columns else {}),
+            **({"tensor memory": gpu.tmem_columns // tmem_columns} if tmem_columns else {}),
             "blocks": gpu.max_blocks,
         },
     )

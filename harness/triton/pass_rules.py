@@ -24,9 +24,9 @@ __all__ = [
     "TAIL",
     "addressed",
     "anchors",
-    "deepest",
     "insertable",
     "installed_passes",
+    "max_num_stages",
     "stock_runs",
     "tail_start",
 ]
@@ -118,7 +118,7 @@ ARGUMENTS: Mapping[tuple[str, int], tuple[int, ...]] = {
 are of "ttgir". Arguments that name the GPU or ask for dumps are not in it."""
 
 
-def deepest(calls: Iterable[PassCall]) -> int:
+def max_num_stages(calls: Iterable[PassCall]) -> int:
     """Most stages that `calls` ask for in an argument that an agent may set; 0 for none."""
     asked = (
         value

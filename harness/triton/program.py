@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tirgym.errors import IllegalTransformError
 from tirgym.harness.target import Target
 from tirgym.harness.transforms.base import Transform
-from tirgym.harness.triton.compiling import cache_key
+from tirgym.harness.triton.compiling import request_key
 from tirgym.harness.triton.pass_rules import LEVELS
 from tirgym.harness.triton.pipeline import Pipeline
 from tirgym.harness.triton.recipe import Recipe
@@ -82,7 +82,7 @@ class TritonProgram:
     @cached_property
     def ir_key(self) -> str:
         """16 hex digits of everything that the compiler is given."""
-        return cache_key(self.request)[:16]
+        return request_key(self.request)[:16]
 
     def apply(self, transform: Transform) -> TritonProgram:
         """The program after `transform`; raises IllegalTransformError.

@@ -124,7 +124,7 @@ class Compiled:
     """of the function in the binary; "" before "ptx" or "amdgcn" """
     shared_bytes: int
     """dynamic shared memory of one block"""
-    tensor_columns: int
+    tmem_columns: int
     """columns of tensor memory that one block takes (sm_100)"""
     num_warps: int
     stage_ms: Mapping[str, float]

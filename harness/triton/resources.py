@@ -29,7 +29,7 @@ class Resources:
     stack_bytes: int
     shared_bytes: int
     """of one block"""
-    tensor_columns: int
+    tmem_columns: int
     """of tensor memory that one block takes; 0 where there is none"""
     occupancy: Occupancy
 
@@ -61,9 +61,9 @@ def _nvidia(compiled: Compiled, gpu: Gpu) -> Resources:
         spill_loads=_number(r"(\d+) bytes spill loads", log, "cubin"),
         stack_bytes=_number(r"(\d+) bytes stack frame", log, "cubin"),
         shared_bytes=shared,
-        tensor_columns=compiled.tensor_columns,
+        tmem_columns=compiled.tmem_columns,
         occupancy=nvidia_occupancy(
-            gpu, registers, shared, compiled.num_warps, compiled.tensor_columns
+            gpu, registers, shared, compiled.num_warps, compiled.tmem_columns
         ),
     )
 
@@ -81,6 +81,6 @@ def _amd(compiled: Compiled, gpu: Gpu) -> Resources:
         spill_loads=spilled,
         stack_bytes=_number(r"\.private_segment_fixed_size:\s*(\d+)", text, "amdgcn"),
         shared_bytes=shared,
-        tensor_columns=0,
+        tmem_columns=0,
         occupancy=amd_occupancy(gpu, waves, shared, compiled.num_warps),
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from tirgym.harness.triton.pass_rules import deepest
+from tirgym.harness.triton.pass_rules import max_num_stages
 from tirgym.harness.triton.recipe import Recipe
 from tirgym.kernels_suite.kernel import Workload
 
@@ -58,7 +58,7 @@ def _candidates(size: int) -> Iterator[int]:
 def _wanted(recipe: Recipe, shape: Mapping[str, int], name: str) -> int:
     """Least size of a dimension; more than it has where it should not be made smaller."""
     tiles = _tile_size(recipe, shape, name) * (_TILES - 1)
-    stages = max(recipe.values["num_stages"], deepest(recipe.pipeline.ttgir))
+    stages = max(recipe.values["num_stages"], max_num_stages(recipe.pipeline.ttgir))
     looped = _loop_tile(recipe, shape, name) * (stages + 1)
     return max(tiles, looped) + 1
 

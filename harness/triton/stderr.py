@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["Captured", "captured_stderr", "complaints"]
+__all__ = ["Captured", "captured_stderr", "complaints", "last_line"]
 
 _COMPLAINT = re.compile(
     r"\b(error|warning|fatal)\b\s*:|^LLVM ERROR|^Fatal|Assertion", re.IGNORECASE
 )
 _LOCATION = re.compile(r"^(?:loc\()?\"?\S*?/(?:tmp\w+\.)?([\w.]+)\"?(:\d+:\d+)\)?:")
 _MAX_LINES = 8
+_MAX_LINE = 300
 _MAX_BYTES = 1 << 20
 
 
@@ -56,3 +57,9 @@ def complaints(text: str) -> str:
         if _COMPLAINT.search(line) and len(line) < 2000:
             found[_LOCATION.sub(r"\1\2:", line.strip())] = None
     return "\n".join(list(found)[:_MAX_LINES])
+
+
+def last_line(text: str) -> str:
+    """The last line of what a process wrote, its first 300 characters; "" if it wrote nothing."""
+    lines = text.strip().splitlines()
+    return lines[-1][:_MAX_LINE] if lines else ""

@@ -14,6 +14,7 @@ from tirgym.harness.channel import Channel, DeadlineError
 from tirgym.harness.closing import Closing
 from tirgym.harness.fork_server import kill_group
 from tirgym.harness.triton.device.worker import ANSWERED, FAILED
+from tirgym.harness.triton.stderr import last_line
 
 __all__ = ["CUDA", "DeviceProcess"]
 
@@ -23,7 +24,6 @@ _CODE = (
     "main(int(sys.argv[1]), *sys.argv[2:])"
 )
 _START_S = 180.0
-_WORDS = 300
 
 
 class DeviceProcess(Closing):
@@ -52,10 +52,8 @@ class DeviceProcess(Closing):
             raise DeadlineError(f"no answer in {timeout_s:g} s; the process was ended") from None
         except WorkerDiedError:
             raise WorkerDiedError(f"the device's process ended{self._lose()}") from None
-        except (
-            BaseException
-        ):  # Ctrl-C among them: the answer would be taken for that of the next call
-            self.close()
+        except BaseException:  # Ctrl-C among them
+            self.close()  # its answer would be taken for that of the next call
             raise
         if kind == ANSWERED:
             return answer
@@ -107,8 +105,8 @@ class DeviceProcess(Closing):
         words = ""
         if self._stderr is not None:
             self._stderr.seek(0)
-            text = self._stderr.read().decode("utf-8", "replace").strip()
-            words = f": {text.splitlines()[-1][:_WORDS]}" if text else ""
+            line = last_line(self._stderr.read().decode("utf-8", "replace"))
+            words = f": {line}" if line else ""
         self.lost += 1
         self.close()
         return words

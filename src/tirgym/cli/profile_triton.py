@@ -81,8 +81,8 @@ def _rows(profile: TritonProfile) -> list[tuple[str, str]]:
         ("spills", f"{held.spill_stores} {unit} stored, {held.spill_loads} loaded"),
         ("shared memory", f"{held.shared_bytes:,} bytes a block"),
         *(
-            [("tensor memory", f"{counted(held.tensor_columns, 'column')} a block")]
-            if held.tensor_columns
+            [("tensor memory", f"{counted(held.tmem_columns, 'column')} a block")]
+            if held.tmem_columns
             else []
         ),
         ("occupancy", f"{occupancy.fraction:.0%}: {resident}; limited by {occupancy.limited_by}"),

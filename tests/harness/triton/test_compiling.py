@@ -20,7 +20,7 @@ from tirgym.errors import (
 )
 from tirgym.harness.channel import Channel
 from tirgym.harness.triton import compiling
-from tirgym.harness.triton.compiling import compile_here, compiled_before, compiled_key
+from tirgym.harness.triton.compiling import cache_key, compile_here, compiled_before
 from tirgym.harness.triton.gpus import GPUS, gpu
 from tirgym.harness.triton.pool import CompilePool
 from tirgym.harness.triton.request import CompileRequest
@@ -59,7 +59,7 @@ def test_every_level_of_an_nvidia_kernel_and_the_cache(
 def test_a_damaged_cache_file_is_made_again() -> None:
     request = CompileRequest.of(ADD, "sm_90", until="ttir")
     made = compile_here(request)
-    path = compiling.triton_cache() / f"{compiled_key(request)}.json"
+    path = compiling.triton_cache() / f"{cache_key(request)}.json"
     path.write_text(path.read_text()[:50])
     assert compiled_before(request) is None
     assert compile_here(request).texts == made.texts
@@ -69,11 +69,11 @@ _OTHER_PTXAS = """#!/bin/sh
 echo 'Cuda compilation tools, release 99.9, V99.9.1'
 """
 _KEYS = """
-from tirgym.harness.triton.compiling import cache_key, compiled_key
+from tirgym.harness.triton.compiling import request_key, cache_key
 from tirgym.harness.triton.request import CompileRequest
 from tirgym.kernels_suite.registry import load_workload
 request = CompileRequest.of(load_workload("triton-v0/add", {"m": 16, "n": 256}), "sm_80")
-print(cache_key(request), compiled_key(request))
+print(request_key(request), cache_key(request))
 """
 
 

@@ -93,7 +93,7 @@ def test_blocks_share_the_columns_of_tensor_memory() -> None:
         found = nvidia_occupancy(b200, 80, 16 << 10, 4, columns)
         assert found.blocks == blocks, columns
         assert (found.limited_by == "tensor memory") is (columns >= 128)
-    assert not any(gpu(arch).tensor_columns for arch in GPUS if arch != "sm_100")
+    assert not any(gpu(arch).tmem_columns for arch in GPUS if arch != "sm_100")
 
 
 def test_an_amd_unit_holds_what_registers_and_shared_memory_allow() -> None:

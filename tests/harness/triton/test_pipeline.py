@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tirgym.errors import CompileFailedError, InvalidValueError, UnknownNameError
-from tirgym.harness.triton.compiling import cache_key, compile_here
+from tirgym.harness.triton.compiling import compile_here, request_key
 from tirgym.harness.triton.gpus import GPUS, gpu
 from tirgym.harness.triton.pipeline import PassCall, Pipeline, pass_registry, stock_pipeline
 from tirgym.harness.triton.request import CompileRequest
@@ -70,8 +70,8 @@ def test_another_pipeline_is_another_key_and_other_code() -> None:
     stock = CompileRequest.of(MATMUL, "sm_80", SMALL, until="ttgir")
     loops = ("ttgpuir.assign_latencies", "ttgpuir.schedule_loops", "ttgpuir.pipeline")
     plain = stock.changed(pipeline=stock.passes.without(*loops))
-    assert cache_key(stock) != cache_key(plain)
-    assert cache_key(stock) == cache_key(stock.changed(pipeline=stock.passes))
+    assert request_key(stock) != request_key(plain)
+    assert request_key(stock) == request_key(stock.changed(pipeline=stock.passes))
     assert "async_copy_global_to_local" in compile_here(stock).texts["ttgir"]
     assert "async_copy_global_to_local" not in compile_here(plain).texts["ttgir"]
 

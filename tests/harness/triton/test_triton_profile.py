@@ -80,10 +80,10 @@ def test_the_work_of_a_matmul_is_its_tiles() -> None:
 def test_tensor_memory_bounds_the_blocks_of_a_unit() -> None:
     request = CompileRequest.of(MATMUL, "sm_100", {**SMALL, "BLOCK_M": 128, "BLOCK_N": 256})
     held = resources_of(compile_here(request), request.gpu)
-    assert held.tensor_columns >= 256  # one column of 128 rows for each of the tile's
-    assert 0 < held.occupancy.blocks <= 512 // held.tensor_columns
+    assert held.tmem_columns >= 256  # one column of 128 rows for each of the tile's
+    assert 0 < held.occupancy.blocks <= 512 // held.tmem_columns
     hopper = CompileRequest.of(MATMUL, "sm_90", SMALL)
-    assert resources_of(compile_here(hopper), hopper.gpu).tensor_columns == 0
+    assert resources_of(compile_here(hopper), hopper.gpu).tmem_columns == 0
 
 
 def test_scattered_accesses_and_bank_conflicts_show() -> None:
